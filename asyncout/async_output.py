@@ -1,0 +1,242 @@
+"""``AsyncOutput``: a step's results on their way to the host."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from asyncout.checks import check_counts, check_step
+from asyncout.convert import cut_to_counts, row_boundaries
+from asyncout.copy_path import copy_path
+from asyncout.errors import ExpertFaultError, FaultMonitorMissingError, NanLogitsError
+from asyncout.once import Once
+from asyncout.outputs import (
+    AsyncModelRunnerOutput,
+    FaultMonitor,
+    KVConnectorOutput,
+    ModelRunnerOutput,
+    PendingAuxOutput,
+    SamplerOutput,
+)
+from asyncout.pending_copy import PendingCopy
+from asyncout.policy import DEFAULT, CopyPolicy
+
+#: Default of ``raise_on_nan_logits``; read once, so that no step pays for it.
+RAISE_ON_NAN_LOGITS = os.environ.get("ASYNCOUT_RAISE_ON_LOGIT_NANS", "0").lower() in (
+    "1",
+    "true",
+    "yes",
+    "on",
+)
+
+
+@dataclass
+class _Step:
+    """All that one output copies; its fields are found by :mod:`asyncout.tree`."""
+
+    sampler_output: Any
+    token_counts: torch.Tensor
+    prompt_logprobs: dict[str, Any]
+    prompt_token_id_logprobs: dict[str, torch.Tensor] | None
+    rejected_counts: torch.Tensor | None
+    fault_flag: torch.Tensor | None
+
+
+class AsyncOutput(AsyncModelRunnerOutput):
+    """A decode step's results, copied to the host behind the engine's back.
+
+    Constructing it enqueues the copies and returns; it never waits for the GPU
+    (except under ``memory="pageable"``, where the driver holds the host).
+
+    Parameters
+    ----------
+    model_runner_output : ModelRunnerOutput or look-alike
+        Filled in and returned by :meth:`get_output`. Its ``req_ids`` give R and
+        its two prompt dicts are copied too.
+    sampler_output : SamplerOutput or look-alike
+        Device tensors of this step; every one that is not None is copied, but
+        ``num_sampled`` and ``num_rejected``, which stay on the device.
+    num_sampled_tokens : torch.Tensor, int [R]
+        How many of each request's W tokens count.
+    main_stream, copy_stream : torch.cuda.Stream
+        Where the step is computed, and where it is copied. On one device.
+    check_ep_fault : bool
+        Copy the expert-parallel fault flag and let it outrank the results.
+    pending_aux_output : PendingAuxOutput, optional
+        Enqueues a copy of its own on the copy stream.
+    policy : CopyPolicy
+    fault_monitor : FaultMonitor, optional
+        Needed for `check_ep_fault`.
+    raise_on_nan_logits : bool, optional
+        Raise when a request's logits held NaNs. Default: the environment variable
+        ``ASYNCOUT_RAISE_ON_LOGIT_NANS``, else False.
+
+    Raises
+    ------
+    LengthMismatchError
+        Requests, counts, NaN counts, masks or boundaries disagree in length.
+    StreamTypeError, DeviceMismatchError
+        A stream is none, or streams and tensors are not on one device.
+    FaultMonitorMissingError
+        `check_ep_fault` without `fault_monitor`.
+    GraphCaptureError
+        A CUDA graph is being captured.
+
+    Notes
+    -----
+    The main stream is current afterwards, also after an error.
+
+    The caller may drop its references to the device tensors at once: the output
+    keeps what it copies, also when it is itself dropped unread. Work on the main
+    stream that *overwrites* them in place, such as the replay of a CUDA graph with
+    static outputs, must be ordered behind the copies: call
+    :meth:`make_stream_wait` before it.
+    """
+
+    def __init__(
+        self,
+        model_runner_output: ModelRunnerOutput,
+        sampler_output: SamplerOutput,
+        num_sampled_tokens: torch.Tensor,
+        main_stream: Any,
+        copy_stream: Any,
+        check_ep_fault: bool = False,
+        pending_aux_output: PendingAuxOutput | None = None,
+        *,
+        policy: CopyPolicy = DEFAULT,
+        fault_monitor: FaultMonitor | None = None,
+        raise_on_nan_logits: bool | None = None,
+    ) -> None:
+        path = copy_path(policy, main_stream, copy_stream)
+        check_step(model_runner_output, sampler_output, num_sampled_tokens)
+        if check_ep_fault and fault_monitor is None:
+            raise FaultMonitorMissingError(
+                "check_ep_fault is set and there is no fault_monitor to ask; pass the object "
+                "whose query_fault() gives the flag, or leave check_ep_fault False"
+            )
+        aux = pending_aux_output
+        self._model_runner_output = model_runner_output
+        self._aux = pending_aux_output
+        self._fault_monitor = fault_monitor if check_ep_fault else None
+        self._raise_on_nans = (
+            RAISE_ON_NAN_LOGITS if raise_on_nan_logits is None else raise_on_nan_logits
+        )
+        self._path = path
+        step = _Step(
+            sampler_output=sampler_output,
+            token_counts=num_sampled_tokens,
+            prompt_logprobs=model_runner_output.prompt_logprobs_dict,
+            prompt_token_id_logprobs=getattr(
+                model_runner_output, "prompt_token_id_logprobs_dict", None
+            ),
+            rejected_counts=None if aux is None else getattr(sampler_output, "num_rejected", None),
+            fault_flag=self._fault_monitor.query_fault() if self._fault_monitor else None,
+        )
+        self._copy = PendingCopy(
+            path, step, None if aux is None else partial(_enqueue_aux_copy, aux)
+        )
+        self._outcome: Once[ModelRunnerOutput] = Once()
+
+    @property
+    def memory(self) -> str:
+        """Kind of host memory that was really obtained: "pinned" or "pageable"."""
+        return self._path.memory
+
+    def get_output(self) -> ModelRunnerOutput:
+        """Wait for the copies, fill in the model runner output and return it.
+
+        The work is done once; later calls, from any thread, give the same object
+        or raise the same error.
+
+        Returns
+        -------
+        ModelRunnerOutput
+            The object given at construction.
+
+        Raises
+        ------
+        CountOutOfRangeError
+            A request's count is negative or above W.
+        ExpertFaultError
+            The fault flag was set. Outranks every other error.
+        NanLogitsError
+            Logits held NaNs and `raise_on_nan_logits` is set. Everything else has
+            been filled in.
+        """
+        return self._outcome.get(self._finish)
+
+    def make_stream_wait(self, stream: Any = None) -> None:
+        """Make later work of a stream wait until the copies have read their sources.
+
+        Needed before that work writes to the same tensors in place, as the replay
+        of a CUDA graph does. Freeing the tensors needs nothing.
+
+        Parameters
+        ----------
+        stream : torch.cuda.Stream, optional
+            Default: the main stream. The host does not wait.
+        """
+        self._copy.make_stream_wait(stream)
+
+    def get_kv_connector_output(self) -> KVConnectorOutput | None:
+        """Give the KV connector's output at once; never waits, never raises."""
+        return self._model_runner_output.kv_connector_output
+
+    def _finish(self) -> ModelRunnerOutput:
+        self._copy.wait()
+        try:
+            # First and whatever follows: its owner waits for its buffers.
+            aux_result = self._aux.process_output() if self._aux else None
+        finally:
+            self._raise_on_fault()
+        self._fill_in(self._copy.host, aux_result)
+        return self._model_runner_output
+
+    def _raise_on_fault(self) -> None:
+        if self._fault_monitor is None or not self._copy.host.fault_flag.item():
+            return
+        mask = self._fault_monitor.query_active_mask().tolist()
+        dead = [rank for rank, is_dead in enumerate(mask) if is_dead]
+        raise ExpertFaultError(
+            f"expert-parallel fault during this step: rank mask {mask} (1 = dead), dead ranks "
+            f"{dead}; the step's results mean nothing"
+        )
+
+    def _fill_in(self, step: _Step, aux_result: Any) -> None:
+        output, sampled = self._model_runner_output, step.sampler_output
+        ids = sampled.sampled_token_ids.numpy()
+        counts = step.token_counts.numpy()
+        check_counts(counts, ids.shape[1], output.req_ids)
+
+        output.sampled_token_ids = cut_to_counts(ids, counts)
+        if (masks := getattr(sampled, "sampling_mask_tensors", None)) is not None:
+            output.sampling_masks = masks.tolists(counts)
+        if sampled.logprobs_tensors is not None:
+            boundaries = row_boundaries(sampled.logprobs_tensors, counts, ids.shape[1])
+            output.logprobs = sampled.logprobs_tensors.tolists(boundaries)
+        output.prompt_logprobs_dict = step.prompt_logprobs
+        if step.prompt_token_id_logprobs is not None:
+            output.prompt_token_id_logprobs_dict = step.prompt_token_id_logprobs
+        if self._aux is not None:
+            output.aux_output_connector_output = aux_result
+        if (num_nans := getattr(sampled, "num_nans", None)) is not None:
+            nans = dict(zip(output.req_ids, num_nans.tolist(), strict=True))
+            output.num_nans_in_logits = nans
+            self._raise_on_nans_in(nans)
+
+    def _raise_on_nans_in(self, nans: dict[str, int]) -> None:
+        if self._raise_on_nans and (bad := {req: n for req, n in nans.items() if n > 0}):
+            counts = ", ".join(f"{req}: {n}" for req, n in bad.items())
+            raise NanLogitsError(
+                f"NaN logits in {len(bad)} of {len(nans)} requests (request: count): {counts}"
+            )
+
+
+def _enqueue_aux_copy(aux: PendingAuxOutput, step: _Step) -> None:
+    """Let the aux output enqueue its own copy, with the counts that will arrive before it."""
+    rejected = step.rejected_counts
+    aux.enqueue_cpu_copy(step.token_counts.numpy(), None if rejected is None else rejected.numpy())

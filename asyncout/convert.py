@@ -1,0 +1,75 @@
+"""Turns arrived host arrays into what a model runner output holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from asyncout.errors import LengthMismatchError
+
+
+def cut_to_counts(ids: np.ndarray, counts: np.ndarray) -> list[list[int]]:
+    """Make lists of token ids, each cut to its request's count.
+
+    Parameters
+    ----------
+    ids : numpy.ndarray, int [R, W]
+        Padded with any value behind each request's count.
+    counts : numpy.ndarray, int [R]
+        Between 0 and W; see :func:`asyncout.checks.check_counts`.
+
+    Returns
+    -------
+    list of list of int
+        R lists; no padding is in any.
+    """
+    rows: list[list[int]] = ids.tolist()
+    # Most steps fill every row: only the others are touched.
+    for index in np.flatnonzero(counts != ids.shape[1]).tolist():
+        del rows[index][counts[index] :]
+    return rows
+
+
+def row_boundaries(logprobs: Any, counts: np.ndarray, width: int) -> list[int] | None:
+    """Find where each request's rows begin in a step's logprobs.
+
+    The logprobs' own boundaries come first. Without any, rows that are as many as
+    the sampled tokens are ragged by count; rows that are as many as the requests
+    need no boundaries.
+
+    Parameters
+    ----------
+    logprobs : LogprobsTensors or look-alike
+        On the host, arrived.
+    counts : numpy.ndarray, int [R]
+    width : int
+        W, the most tokens a request may sample this step.
+
+    Returns
+    -------
+    list of int, R + 1 long, or None
+        None when row i belongs to request i.
+
+    Raises
+    ------
+    LengthMismatchError
+        The rows fit neither the requests nor the counts.
+    """
+    own: list[int] | None = getattr(logprobs, "cu_num_generated_tokens", None)
+    if own is not None:
+        return own
+    arrived = getattr(logprobs, "cu_num_generated_tokens_tensor", None)
+    if arrived is not None:
+        boundaries: list[int] = arrived.tolist()
+        return boundaries
+    rows, requests, tokens = logprobs.logprob_token_ids.shape[0], len(counts), int(counts.sum())
+    # With W of 1, as many rows as requests is one row each, also where a count is 0.
+    if rows == requests and (width == 1 or rows != tokens):
+        return None
+    if rows == tokens:
+        return [0, *np.cumsum(counts).tolist()]
+    raise LengthMismatchError(
+        f"logprobs have {rows} rows for {requests} requests with {tokens} sampled tokens and no "
+        "boundaries; give cu_num_generated_tokens or one row per request or per token"
+    )

@@ -1,0 +1,53 @@
+"""Keeps alive what a running copy touches when nobody else does any more.
+
+An output that is dropped unread, or whose construction failed half-way, leaves
+copies running. Their sources must not be given to another kernel, nor their
+destinations to another reader, before the event after them has passed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any
+
+from asyncout.runtime import Event
+
+# Appended to from destructors, which run in any thread at any point, also inside
+# release_passed: deque.append takes no lock.
+_kept: deque[tuple[Event, Any]] = deque()
+_lost: list[Any] = []
+_releasing = threading.Lock()
+
+
+def keep_until(event: Event, objects: Any) -> None:
+    """Hold a reference to `objects` until `event` has passed.
+
+    Never waits and makes no driver call, so that a destructor may call it. The
+    reference goes at the first :func:`release_passed` after the event.
+    """
+    _kept.append((event, objects))
+
+
+def release_passed() -> None:
+    """Let go of what is kept behind events that have passed. Never waits."""
+    if not _kept or not _releasing.acquire(blocking=False):
+        return
+    try:
+        for _ in range(len(_kept)):
+            event, objects = _kept.popleft()
+            if not event.query():
+                _kept.append((event, objects))
+            del event, objects
+    finally:
+        _releasing.release()
+
+
+def keep_forever(objects: Any) -> None:
+    """Hold a reference to `objects` for good: a lost device may still write to them."""
+    _lost.append(objects)
+
+
+def kept_count() -> int:
+    """How many dropped outputs are still being kept."""
+    return len(_kept)

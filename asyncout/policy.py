@@ -1,0 +1,63 @@
+"""How a step's results travel: one frozen dataclass, one field per choice.
+
+A policy is data. The code that acts on it is chosen once per pair of streams
+(see :mod:`asyncout.copy_path`), not asked at each call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from asyncout.errors import PolicyError
+
+#: The values of each axis, in the order in which the suites show them.
+AXES: dict[str, tuple[str, ...]] = {
+    "streams": ("dual", "single"),
+    "memory": ("pinned", "pageable"),
+    "wait": ("block", "spin"),
+    "copies": ("per_tensor",),
+}
+
+
+@dataclass(frozen=True)
+class CopyPolicy:
+    """One way to bring results to the host.
+
+    Attributes
+    ----------
+    streams : {"dual", "single"}
+        "dual" copies on the copy stream, beside the next step's kernels;
+        "single" copies on the main stream, behind this step's.
+    memory : {"pinned", "pageable"}
+        Kind of the host memory that copies arrive in. Pageable destinations
+        hold the host until the copy is done.
+    wait : {"block", "spin"}
+        "block" lets the waiting thread sleep in the driver; "spin" keeps it
+        running on a core and returns sooner.
+    copies : {"per_tensor"}
+        "per_tensor" makes one driver call and one allocation per tensor.
+
+    Raises
+    ------
+    PolicyError
+        A field has a value that its axis does not have.
+    """
+
+    streams: str = "dual"
+    memory: str = "pinned"
+    wait: str = "block"
+    copies: str = "per_tensor"
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value not in AXES[field.name]:
+                allowed = ", ".join(repr(choice) for choice in AXES[field.name])
+                raise PolicyError(f"CopyPolicy.{field.name} is {value!r}; choose one of {allowed}")
+
+
+#: Exactly what the technique's original does: the baseline of every gain.
+ORIGINAL = CopyPolicy(streams="dual", memory="pinned", wait="block", copies="per_tensor")
+
+#: What an output uses when it is given no policy.
+DEFAULT = ORIGINAL

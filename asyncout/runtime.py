@@ -1,0 +1,95 @@
+"""The seam: all that the library asks of a device.
+
+Two runtimes implement it: :mod:`asyncout.cuda_runtime` on ``torch.cuda`` and
+:mod:`asyncout.virtual` in virtual time. A stream knows its runtime, and nothing
+else in the library asks which one it has. Copies need no method here: tensors
+speak torch on every runtime.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, cast
+
+import torch
+
+from asyncout.errors import StreamTypeError
+
+
+class Event(Protocol):
+    """A point in a stream. Same method names as ``torch.cuda.Event``."""
+
+    def record(self, stream: Any = None) -> None:
+        """Mark the end of the work now in `stream` (default: the current one)."""
+
+    def synchronize(self) -> None:
+        """Hold the calling thread until the point has passed."""
+
+    def query(self) -> bool:
+        """Whether the point has passed; never waits."""
+
+    def elapsed_time(self, end_event: Any) -> float:
+        """Milliseconds from this event to a later one, both passed and timed."""
+
+
+class Stream(Protocol):
+    """A queue of device work. Same method names as ``torch.cuda.Stream``."""
+
+    @property
+    def device(self) -> torch.device:
+        """The device that the stream's work runs on."""
+
+    def wait_stream(self, stream: Any) -> None:
+        """Hold this stream's later work until `stream`'s present work is done."""
+
+    def wait_event(self, event: Any) -> None:
+        """Hold this stream's later work until `event` has passed."""
+
+    def synchronize(self) -> None:
+        """Hold the calling thread until the stream is empty."""
+
+
+class Runtime(Protocol):
+    """A kind of device: how to make its events and switch its streams."""
+
+    def as_stream(self, stream: Any) -> Stream:
+        """Give `stream` as this runtime's own class, or raise StreamTypeError."""
+
+    def set_stream(self, stream: Any) -> None:
+        """Make `stream`, and its device, current for the calling thread."""
+
+    def new_event(self, *, blocking: bool = False, timing: bool = False) -> Event:
+        """Make an event; with `blocking` its ``synchronize`` sleeps, else it spins."""
+
+    def is_capturing(self) -> bool:
+        """Whether the current stream is being captured into a graph."""
+
+    def is_pinned(self, host_tensor: torch.Tensor) -> bool:
+        """Whether a host tensor's memory is page-locked for this device."""
+
+    def synchronize_event(self, event: Any, device: torch.device) -> None:
+        """Wait for `event` from any thread, touching no device but `device`."""
+
+
+def runtime_of(stream: Any) -> Runtime:
+    """Find the runtime that a stream belongs to.
+
+    Parameters
+    ----------
+    stream : torch.cuda.Stream, torch.Stream or asyncout.virtual.VirtualStream
+
+    Raises
+    ------
+    StreamTypeError
+        `stream` is no stream, or one of a device type without a runtime here.
+    """
+    runtime = getattr(stream, "asyncout_runtime", None)
+    if runtime is not None:
+        return cast(Runtime, runtime)
+    if isinstance(stream, torch.Stream):
+        from asyncout.cuda_runtime import CUDA  # imported late: needs no GPU until used
+
+        return CUDA
+    raise StreamTypeError(
+        f"expected a stream, got {type(stream).__name__}; "
+        "pass a torch.cuda.Stream or an asyncout.virtual stream"
+    )

@@ -1,0 +1,140 @@
+"""Reads from a value which tensors it holds, and rebuilds it with others.
+
+A *record* is a dataclass or a named tuple, of this package or of an engine: its
+fields are read from its type, once. What an output copies is what :func:`gather`
+finds, so a field added to a data type needs no other line anywhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+#: Fields of each record type seen so far; None for types that are no record.
+_fields_of_type: dict[type, tuple[str, ...] | None] = {}
+
+#: A record's fields that never leave the device by themselves: engines keep these
+#: counts there for the next step's kernels, and an output gets them by hand.
+DEVICE_ONLY_FIELDS = frozenset({"num_sampled", "num_rejected"})
+
+
+def record_fields(kind: type) -> tuple[str, ...] | None:
+    """Name a record type's fields in the order of its constructor's arguments.
+
+    Parameters
+    ----------
+    kind : type
+
+    Returns
+    -------
+    tuple of str or None
+        None when `kind` is neither a dataclass nor a named tuple.
+    """
+    try:
+        return _fields_of_type[kind]
+    except KeyError:
+        pass
+    names: tuple[str, ...] | None = None
+    if dataclasses.is_dataclass(kind):
+        names = tuple(field.name for field in dataclasses.fields(kind) if field.init)
+    elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        names = tuple(kind._fields)
+    _fields_of_type[kind] = names
+    return names
+
+
+def gather(value: Any, found: list[torch.Tensor]) -> None:
+    """Append to `found` every tensor of `value` that has to be copied, in field order.
+
+    Records, and dicts of them, are walked; anything else that is no tensor holds
+    nothing to copy. A record that is on the host whole is left alone.
+
+    Parameters
+    ----------
+    value : tensor, record, dict or any other object
+    found : list of torch.Tensor
+        Grows by the tensors found.
+    """
+    if isinstance(value, torch.Tensor):
+        found.append(value)
+    elif isinstance(value, dict):
+        for part in value.values():
+            gather(part, found)
+    elif (names := record_fields(type(value))) and not _is_on_host(value, names):
+        for name in names:
+            if name not in DEVICE_ONLY_FIELDS:
+                gather(getattr(value, name), found)
+
+
+def rebuild(value: Any, replacements: Iterator[Any]) -> Any:
+    """Make a twin of `value` with each gathered tensor replaced by the next one.
+
+    Parameters
+    ----------
+    value : tensor, record, dict or any other object
+        What :func:`gather` was given.
+    replacements : iterator
+        As many items as were gathered, in that order.
+
+    Returns
+    -------
+    object
+        Same type as `value`. What was not gathered is the same object as before,
+        but for the fields in :data:`DEVICE_ONLY_FIELDS`, which are None.
+    """
+    if isinstance(value, torch.Tensor):
+        return next(replacements)
+    if isinstance(value, dict):
+        return {key: rebuild(part, replacements) for key, part in value.items()}
+    if (names := record_fields(type(value))) and not _is_on_host(value, names):
+        return type(value)(
+            *[
+                None if name in DEVICE_ONLY_FIELDS else rebuild(getattr(value, name), replacements)
+                for name in names
+            ]
+        )
+    return value
+
+
+def named_tensors(value: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """Give every tensor of `value` with its dotted name; for error messages.
+
+    Parameters
+    ----------
+    value : tensor, record, dict or any other object
+    name : str
+        What to call `value` itself.
+
+    Yields
+    ------
+    (str, torch.Tensor)
+    """
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from named_tensors(part, f"{name}[{key!r}]")
+    else:
+        for field in record_fields(type(value)) or ():
+            yield from named_tensors(getattr(value, field), f"{name}.{field}".lstrip("."))
+
+
+def _is_on_host(record: Any, names: tuple[str, ...]) -> bool:
+    """Whether a record that holds tensors directly, and no record, has all on the host.
+
+    A record of records is walked on, so that its lone host tensors are copied: they
+    belong to the caller, who may write to them again.
+    """
+    holds_tensor = False
+    for name in names:
+        part = getattr(record, name)
+        if isinstance(part, torch.Tensor):
+            if not part.is_cpu:
+                return False
+            holds_tensor = True
+        elif isinstance(part, dict) or record_fields(type(part)):
+            return False
+    return holds_tensor
