@@ -1,0 +1,74 @@
+# Every command makes .venv first, once. A torch that PYTHON can import is
+# inherited; without one, torch is installed. `make help` lists the commands.
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+LINT_READY := $(VENV)/.ready-lint
+# MODE=quick|full, MACHINE=name and ARGS="..." go to `make bench`; without
+# MODE a machine with a GPU measures in full and one without measures quickly.
+BENCH_FLAGS = $(if $(MODE),--mode $(MODE)) $(if $(MACHINE),--machine $(MACHINE)) $(ARGS)
+
+# The environment inherits what PYTHONPATH names when it is made; later commands
+# run without it, so that nothing shadows the environment.
+RUN := env -u PYTHONPATH $(PY)
+
+.PHONY: help env test test-gpu lint format types smoke bench report preview clean
+
+help:
+	@echo "make test      every test, each pytest-benchmark once as a test"
+	@echo "make test-gpu  the tests that need a GPU; fails if none could run"
+	@echo "make lint      ruff: format and lint"
+	@echo "make types     mypy --strict on the library"
+	@echo "make smoke     both suites on this tree in seconds; nothing is saved"
+	@echo "make bench     measure this commit, publish the pages, print the gains"
+	@echo "               [MODE=quick|full] [MACHINE=name] [ARGS='--commits ALL']"
+	@echo "make report    the table of gains from results/"
+	@echo "make preview   serve the published pages"
+	@echo "make clean     remove the environments (not the results)"
+	@echo "PYTHON=/path/to/python chooses the Python, and with it the torch"
+
+env: $(READY)
+
+$(READY): pyproject.toml benchmarks/runner/bootstrap.py benchmarks/runner/requirements.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "error: '$(PYTHON)' is not a Python of version 3.10 or later; name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m benchmarks.runner.bootstrap $(VENV) bench test
+	@touch $@
+
+$(LINT_READY): $(READY)
+	$(PYTHON) -m benchmarks.runner.bootstrap $(VENV) lint
+	@touch $@
+
+test: $(READY)
+	$(RUN) -m pytest $(ARGS)
+
+test-gpu: $(READY)
+	ASYNCOUT_REQUIRE_GPU=1 $(RUN) -m pytest -m gpu $(ARGS)
+
+lint: $(LINT_READY)
+	$(RUN) -m ruff format --check .
+	$(RUN) -m ruff check .
+
+format: $(LINT_READY)
+	$(RUN) -m ruff format .
+	$(RUN) -m ruff check --fix .
+
+types: $(LINT_READY)
+	$(RUN) -m mypy
+
+smoke: $(READY)
+	$(RUN) -m benchmarks.runner.smoke
+
+bench: $(READY)
+	$(RUN) -m benchmarks.runner $(BENCH_FLAGS)
+
+report: $(READY)
+	$(RUN) -m benchmarks.report $(ARGS)
+
+preview: $(READY)
+	$(RUN) -m asv preview
+
+clean:
+	rm -rf $(VENV) .asv build asyncout.egg-info
