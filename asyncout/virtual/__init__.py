@@ -1,0 +1,22 @@
+"""A device without a GPU, in virtual time. Everything that it measures is modelled."""
+
+from asyncout.virtual.engine import Record
+from asyncout.virtual.explore import InterleavingError, explore, replay
+from asyncout.virtual.machine import VirtualEvent, VirtualMachine, VirtualStream
+from asyncout.virtual.memory import POISON_BYTE, is_poison
+from asyncout.virtual.profile import CostProfile
+from asyncout.virtual.tensor import VirtualTensor
+
+__all__ = [
+    "POISON_BYTE",
+    "CostProfile",
+    "InterleavingError",
+    "Record",
+    "VirtualEvent",
+    "VirtualMachine",
+    "VirtualStream",
+    "VirtualTensor",
+    "explore",
+    "is_poison",
+    "replay",
+]

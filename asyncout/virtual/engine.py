@@ -1,0 +1,230 @@
+"""Discrete-event simulation of a device: queues, engines, and the order in which work runs.
+
+An operation waits for its turn in its stream, for the operations it depends on, and
+for its engine. The simulation only moves when somebody asks for it, up to a time or
+until an operation is done; what an operation does to memory happens when it ends.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+#: Records kept of what ran; a long loop must not fill memory with them.
+HISTORY_LENGTH = 100_000
+
+
+class Record(NamedTuple):
+    """What ran when.
+
+    Attributes
+    ----------
+    op : str
+        Kind: "kernel", "d2h", "h2d", "event", "wait" or "free".
+    name : str
+    stream : str
+    start, end : float
+        Seconds of virtual time.
+    num_bytes : int
+    """
+
+    op: str
+    name: str
+    stream: str
+    start: float
+    end: float
+    num_bytes: int
+
+
+@dataclass(eq=False)
+class Op:
+    """One piece of device work.
+
+    Attributes
+    ----------
+    kind, name, num_bytes
+        As in :class:`Record`.
+    engine : object or None
+        What it occupies; None occupies nothing and takes no time.
+    seconds : float
+        How long.
+    enqueued : float
+        Host time of the call: it cannot start earlier.
+    effect : callable, optional
+        What it does to memory, at its end.
+    after : tuple of Op
+        Done before it may start, beside what is ahead of it in its stream.
+    """
+
+    kind: str
+    name: str
+    enqueued: float
+    engine: Engine | None = None
+    seconds: float = 0.0
+    num_bytes: int = 0
+    effect: Callable[[], None] | None = None
+    after: tuple[Op, ...] = ()
+    start: float = 0.0
+    end: float = 0.0
+    done: bool = False
+
+
+class Engine:
+    """Something that does one operation at a time: the kernels' processors, or a copy engine."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.free_at = 0.0
+        self.running: Op | None = None
+
+
+class Queue:
+    """A stream's operations: first in, first out."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.waiting: deque[Op] = deque()
+        self.running: Op | None = None
+        self.last: Op | None = None
+        self.free_at = 0.0
+
+
+class Simulation:
+    """Runs operations in virtual time.
+
+    Parameters
+    ----------
+    choose : callable, optional
+        Given the number of operations that could run next, says which does; then
+        time means nothing and every order that the dependencies allow is possible.
+    """
+
+    def __init__(self, choose: Callable[[int], int] | None = None) -> None:
+        self._choose = choose
+        self.queues: list[Queue] = []
+        self._ending: list[tuple[float, bool, int, Op, Queue]] = []
+        self._sequence = 0
+        self.history: deque[Record] = deque(maxlen=HISTORY_LENGTH)
+
+    def new_queue(self, name: str) -> Queue:
+        """Make a stream's queue."""
+        queue = Queue(name)
+        self.queues.append(queue)
+        return queue
+
+    def enqueue(self, queue: Queue, op: Op) -> Op:
+        """Put an operation at the end of a queue."""
+        op.after = tuple(other for other in op.after if not other.done)
+        queue.waiting.append(op)
+        queue.last = op
+        return op
+
+    def run_until(self, time: float) -> None:
+        """Run all that starts or ends up to `time`."""
+        if self._choose is not None:
+            self._run_some_choices()
+            return
+        while self._step(time):
+            pass
+
+    def run_until_done(self, op: Op) -> None:
+        """Run until an operation is done.
+
+        Raises
+        ------
+        RuntimeError
+            It can never be: it waits for itself.
+        """
+        while not op.done:
+            moved = self._run_choice() if self._choose else self._step(None)
+            if not moved:
+                raise RuntimeError(f"deadlock: {op.kind} {op.name!r} can never run")
+        if self._choose is not None:
+            self._run_some_choices()
+
+    def _startable(self) -> list[tuple[float, Queue]]:
+        found = []
+        for queue in self.queues:
+            if queue.running is None and queue.waiting:
+                op = queue.waiting[0]
+                if all(other.done for other in op.after):
+                    found.append((self._ready(queue, op), queue))
+        return found
+
+    @staticmethod
+    def _ready(queue: Queue, op: Op) -> float:
+        ready = max(op.enqueued, queue.free_at, *(other.end for other in op.after), 0.0)
+        return ready if op.engine is None else max(ready, op.engine.free_at)
+
+    def _step(self, limit: float | None) -> bool:
+        """Start or end the one operation that is next in time; False when there is none."""
+        startable = [
+            (start, queue)
+            for start, queue in self._startable()
+            if (engine := queue.waiting[0].engine) is None or engine.running is None
+        ]
+        # Ties: freed memory is taken at once, so that a reader of it always sees it gone.
+        begin = min(startable, key=_order, default=None)
+        if self._ending and (begin is None or self._ending[0][0] <= begin[0]):
+            end, _, _, op, queue = self._ending[0]
+            if limit is not None and end > limit:
+                return False
+            heapq.heappop(self._ending)
+            self._finish(op, queue)
+            return True
+        if begin is None or (limit is not None and begin[0] > limit):
+            return False
+        start, queue = begin
+        op = queue.waiting.popleft()
+        self._begin(op, queue, start)
+        return True
+
+    def _begin(self, op: Op, queue: Queue, start: float) -> None:
+        op.start, op.end = start, start + op.seconds
+        queue.running = op
+        if op.engine is not None:
+            op.engine.running = op
+        self._sequence += 1
+        heapq.heappush(self._ending, (op.end, op.kind != "free", self._sequence, op, queue))
+
+    def _finish(self, op: Op, queue: Queue) -> None:
+        if op.engine is not None:
+            op.engine.running = None
+            op.engine.free_at = op.end
+        queue.running = None
+        queue.free_at = op.end
+        op.done = True
+        if op.effect is not None:
+            op.effect()
+        op.effect, op.after = None, ()
+        self.history.append(Record(op.kind, op.name, queue.name, op.start, op.end, op.num_bytes))
+
+    # --- any order -----------------------------------------------------------------------
+
+    def _run_choice(self) -> bool:
+        startable = self._startable()
+        if not startable:
+            return False
+        assert self._choose is not None
+        _, queue = startable[self._choose(len(startable))]
+        op = queue.waiting.popleft()
+        self._begin(op, queue, self._ready(queue, op))
+        self._ending.clear()
+        self._finish(op, queue)
+        return True
+
+    def _run_some_choices(self) -> None:
+        """Run any number of operations before the host goes on."""
+        assert self._choose is not None
+        while startable := self._startable():
+            if self._choose(len(startable) + 1) == 0:
+                return
+            self._run_choice()
+
+
+def _order(candidate: tuple[float, Queue]) -> tuple[float, bool]:
+    start, queue = candidate
+    return start, queue.waiting[0].kind != "free"
