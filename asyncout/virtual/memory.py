@@ -34,10 +34,14 @@ class HostMemory:
     def __init__(self) -> None:
         self._pinned: set[int] = set()
 
-    def empty(self, shape: Sequence[int], dtype: torch.dtype, pinned: bool) -> torch.Tensor:
-        """Make a poisoned host tensor."""
-        num_bytes = math.prod(shape) * torch.empty(0, dtype=dtype).element_size()
-        block = np.full(max(num_bytes, 1), POISON_BYTE, np.uint8)
+    def empty(
+        self, shape: Sequence[int], dtype: torch.dtype, pinned: bool, poisoned: bool = True
+    ) -> torch.Tensor:
+        """Make a host tensor that holds poison, or whatever was there."""
+        num_bytes = math.prod(shape) * dtype.itemsize
+        block = np.empty(max(num_bytes, 1), np.uint8)
+        if poisoned:
+            block.fill(POISON_BYTE)
         if pinned:
             address = block.ctypes.data
             self._pinned.add(address)

@@ -1,0 +1,75 @@
+"""Question 5: what does the library itself cost the host?"""
+
+from __future__ import annotations
+
+from benchmarks import suite
+
+WORKLOADS = [
+    "decode R=1 K=0",
+    "decode R=256 K=20",
+    "decode R=1024 K=0",
+    "speculative R=1024 W=4 K=0",
+    "sampling masks R=256",
+    "prompt logprobs 16 x 1024",
+]
+POLICIES = ["asyncout, original preset / original"]
+
+
+class _Question5(suite.Grid):
+    question = 5
+
+    def setup_cache(self) -> suite.Cache:
+        from benchmarks.grids import library
+
+        return suite.collect(library)
+
+    setup_cache.timeout = suite.SETUP_TIMEOUT_S  # type: ignore[attr-defined]
+
+
+class Enqueue(_Question5):
+    """Host time in the constructor of an output."""
+
+    metric = "enqueue"
+    params = (WORKLOADS, POLICIES)
+
+
+class EnqueueModelled(Enqueue):
+    """The same on the virtual device."""
+
+    modelled = True
+
+
+class GetOutput(_Question5):
+    """Host time in ``get_output`` when everything has arrived. Python: not modelled."""
+
+    metric = "get_output after arrival"
+    params = (WORKLOADS, POLICIES)
+
+
+class StepTiming(_Question5):
+    """Host time of the four marks of one timed step."""
+
+    metric = "timing one step"
+    params = (["one step"], ["collecting / original", "outside a block / collecting"])
+
+
+class StepTimingModelled(StepTiming):
+    """The same on the virtual device."""
+
+    modelled = True
+
+
+class SwitchStreams(_Question5):
+    """Host time to switch to a stream and back."""
+
+    metric = "switching streams"
+    params = (
+        ["one step"],
+        ["asyncout.stream / generator", "asyncout.stream / torch.cuda.stream"],
+    )
+
+
+class SwitchStreamsModelled(SwitchStreams):
+    """The same on the virtual device."""
+
+    modelled = True

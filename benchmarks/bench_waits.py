@@ -1,0 +1,45 @@
+"""Question 3: block or spin, how late is the thread back, and what does it burn?"""
+
+from __future__ import annotations
+
+from benchmarks import suite
+
+WAITS = ["1 ms", "5 ms", "20 ms"]
+
+
+class _Question3(suite.Grid):
+    question = 3
+
+    def setup_cache(self) -> suite.Cache:
+        from benchmarks.grids import waits
+
+        return suite.collect(waits)
+
+    setup_cache.timeout = suite.SETUP_TIMEOUT_S  # type: ignore[attr-defined]
+
+
+class WakeUp(_Question3):
+    """From the device's end of the work to the return of the wait."""
+
+    metric = "wake-up latency"
+    params = (WAITS, ["spin / block"])
+
+
+class WakeUpModelled(WakeUp):
+    """The same on the virtual device."""
+
+    modelled = True
+
+
+class CpuBurnt(_Question3):
+    """CPU time of the waiting thread over the wall time of the wait."""
+
+    metric = "CPU burnt per wait"
+    unit = "share"
+    params = (WAITS, ["block / spin"])
+
+
+class CpuBurntModelled(CpuBurnt):
+    """The same on the virtual device."""
+
+    modelled = True

@@ -1,0 +1,243 @@
+"""The same few verbs on a real GPU and on the virtual device, so that loops are written once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Protocol
+
+import torch
+
+from asyncout.cuda_runtime import CUDA
+from asyncout.runtime import Event, Runtime, Stream
+from asyncout.virtual import VirtualMachine
+
+#: Cycles of the kernels that the sleep is calibrated with: 10 ms at 2 GHz, long against
+#: a launch and short for whoever waits.
+CALIBRATION_CYCLES = 20_000_000
+
+#: Calibration kernels: the first ones raise the clock, the last one is timed.
+CALIBRATION_RUNS = 5
+
+#: Warm-up rounds after which the host allocator must have all that a region needs.
+ALLOCATION_WARMUPS = 3
+
+#: Bytes up to which the virtual device moves data where only times matter: token ids and
+#: counts, without which no output can be read.
+SMALL_COPY = 64 << 10
+
+
+class NoDeviceError(RuntimeError):
+    """There is no CUDA device to measure on; the message says why."""
+
+
+class AllocationError(RuntimeError):
+    """A measured region allocated pinned memory again and again: it would time that too."""
+
+
+class BenchDevice(Protocol):
+    """A device with a main stream, which is current, and a copy stream.
+
+    Attributes
+    ----------
+    modelled : bool
+        Whether its times are computed and not measured.
+    runtime : Runtime
+    main, copy : Stream
+    """
+
+    modelled: bool
+    runtime: Runtime
+    main: Stream
+    copy: Stream
+
+    def tensor(self, host: torch.Tensor) -> torch.Tensor:
+        """Give a copy of a host tensor on the device."""
+
+    def busy(self, seconds: float, stream: Any = None) -> None:
+        """Enqueue a kernel that only takes time, on the main stream by default."""
+
+    def clock(self) -> float:
+        """Seconds on the host's clock."""
+
+    def cpu_clock(self) -> float:
+        """Seconds of CPU time of the calling thread."""
+
+    def idle(self, seconds: float) -> None:
+        """Let the host sleep, as an engine's thread does between steps."""
+
+    def synchronize(self) -> None:
+        """Wait until the device is idle."""
+
+    def event(self) -> Event:
+        """Make an event that can be timed."""
+
+    def host_allocations(self) -> int:
+        """Count the pinned allocations that a driver call was needed for, so far."""
+
+    def times_only(self) -> AbstractContextManager[None]:
+        """Say that inside this block only times matter, as bytes have been verified."""
+
+
+class CudaDevice:
+    """The current CUDA device."""
+
+    modelled = False
+
+    def __init__(self) -> None:
+        self.runtime: Runtime = CUDA
+        self.copy: Stream = torch.cuda.Stream()
+        self.main: Stream = torch.cuda.Stream()
+        torch.cuda.set_stream(self.main)
+        self._cycles_per_second = self._calibrate()
+
+    def _calibrate(self) -> float:
+        start, end = self.event(), self.event()
+        for _ in range(CALIBRATION_RUNS):
+            start.record(self.main)
+            torch.cuda._sleep(CALIBRATION_CYCLES)
+            end.record(self.main)
+            end.synchronize()
+        return CALIBRATION_CYCLES / (start.elapsed_time(end) * 1e-3)
+
+    def tensor(self, host: torch.Tensor) -> torch.Tensor:
+        """Give a copy of a host tensor on the device."""
+        return host.cuda()
+
+    def busy(self, seconds: float, stream: Any = None) -> None:
+        """Enqueue a kernel that sleeps on one multiprocessor."""
+        cycles = int(seconds * self._cycles_per_second)
+        if stream is None or stream == self.main:
+            torch.cuda._sleep(cycles)
+        else:
+            with torch.cuda.stream(stream):
+                torch.cuda._sleep(cycles)
+
+    def clock(self) -> float:
+        """Seconds on the host's clock."""
+        return time.perf_counter()
+
+    def cpu_clock(self) -> float:
+        """Seconds of CPU time of the calling thread."""
+        return time.thread_time()
+
+    def idle(self, seconds: float) -> None:
+        """Let the host sleep."""
+        time.sleep(seconds)
+
+    def synchronize(self) -> None:
+        """Wait until the device is idle."""
+        torch.cuda.synchronize()
+
+    def event(self) -> Event:
+        """Make an event that can be timed."""
+        return self.runtime.new_event(timing=True)
+
+    def host_allocations(self) -> int:
+        """Count the pinned allocations that a driver call was needed for, so far."""
+        return int(torch.cuda.host_memory_stats().get("num_host_alloc", 0))
+
+    def times_only(self) -> AbstractContextManager[None]:
+        """Do nothing: a real device copies what it times."""
+        return nullcontext()
+
+
+class VirtualDevice:
+    """A virtual machine with the shipped profile, or another one.
+
+    Parameters
+    ----------
+    machine : VirtualMachine, optional
+    """
+
+    modelled = True
+
+    def __init__(self, machine: VirtualMachine | None = None) -> None:
+        self.machine = machine or VirtualMachine()
+        self.runtime: Runtime = self.machine
+        self.copy: Stream = self.machine.stream()
+        self.main: Stream = self.machine.stream()
+        self.machine.set_stream(self.main)
+
+    def tensor(self, host: torch.Tensor) -> torch.Tensor:
+        """Give a copy of a host tensor on the device."""
+        return self.machine.tensor(host)
+
+    def busy(self, seconds: float, stream: Any = None) -> None:
+        """Enqueue a kernel that only takes time."""
+        self.machine.busy(seconds, stream or self.main)
+
+    def clock(self) -> float:
+        """Seconds of virtual time."""
+        return self.machine.now
+
+    def cpu_clock(self) -> float:
+        """Seconds of modelled CPU time."""
+        return self.machine.cpu_time
+
+    def idle(self, seconds: float) -> None:
+        """Let the host sleep."""
+        self.machine.sleep(seconds)
+
+    def synchronize(self) -> None:
+        """Wait until the device is idle."""
+        self.machine.synchronize()
+
+    def event(self) -> Event:
+        """Make an event that can be timed."""
+        return self.runtime.new_event(timing=True)
+
+    def host_allocations(self) -> int:
+        """Give 0: virtual memory needs no driver."""
+        return 0
+
+    @contextmanager
+    def times_only(self) -> Iterator[None]:
+        """Move no large copies inside this block: simulating them takes real time."""
+        before, self.machine.moves_up_to = self.machine.moves_up_to, SMALL_COPY
+        try:
+            yield
+        finally:
+            self.machine.moves_up_to = before
+
+
+def cuda_device() -> CudaDevice:
+    """Give the GPU.
+
+    Raises
+    ------
+    NoDeviceError
+        There is none that torch can use.
+    """
+    if not torch.cuda.is_available():
+        built = "sees no CUDA device" if torch.version.cuda else "was built without CUDA"
+        raise NoDeviceError(f"torch {torch.__version__} {built}")
+    return CudaDevice()
+
+
+def virtual_device() -> VirtualDevice:
+    """Give a new virtual device."""
+    return VirtualDevice()
+
+
+def without_allocations(device: BenchDevice, region: Any) -> Any:
+    """Run a measured region until it allocates no pinned memory, and give its result.
+
+    A driver call for pinned memory takes a hundred times as long as a copy's; the
+    first runs may need one, later ones find the memory in torch's cache.
+
+    Raises
+    ------
+    AllocationError
+        The region allocates each time.
+    """
+    for _ in range(ALLOCATION_WARMUPS + 1):
+        before = device.host_allocations()
+        result = region()
+        if device.host_allocations() == before:
+            return result
+    raise AllocationError(
+        f"the measured region allocated pinned memory in each of {ALLOCATION_WARMUPS + 1} runs; "
+        "its times would include the driver's"
+    )

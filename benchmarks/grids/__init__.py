@@ -1,0 +1,1 @@
+"""One module per question: measures a grid of rows on a device."""

@@ -1,0 +1,60 @@
+"""Question 2: pinned or pageable?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+
+from asyncout.transfer import copy_to_pageable, copy_to_pinned
+from benchmarks import loops
+from benchmarks.devices import BenchDevice
+from benchmarks.grids.plans import Cell, Samples, row
+from benchmarks.suite import Row
+
+QUESTION = 2
+
+PINNED, PAGEABLE = "pinned", "pageable"
+
+COPY_TIME = "copy time"
+HOST_HELD = "host held by the call"
+
+#: Sizes in bytes, by the labels that the pages show.
+SIZES = {
+    "64 B": 64,
+    "4 KiB": 4 << 10,
+    "64 KiB": 64 << 10,
+    "1 MiB": 1 << 20,
+    "16 MiB": 16 << 20,
+    "256 MiB": 256 << 20,
+}
+NAMES = tuple(SIZES)
+QUICK_NAMES = ("4 KiB", "1 MiB", "16 MiB")
+
+#: Largest size of modelled rows: the model is linear, and simulating moves the real bytes.
+LARGEST_MODELLED = 16 << 20
+
+COPIES = {PINNED: copy_to_pinned, PAGEABLE: copy_to_pageable}
+LOOPS = {COPY_TIME: loops.copy_and_wait, HOST_HELD: loops.copy_call_behind_work}
+ARMS = {metric: tuple(COPIES) for metric in LOOPS}
+
+
+def cells(device: BenchDevice, name: str) -> Iterator[Cell]:
+    """Build the two cells of a size."""
+    if device.modelled and SIZES[name] > LARGEST_MODELLED:
+        return
+    host = torch.randint(0, 256, (SIZES[name],), dtype=torch.uint8)
+    source = device.tensor(host)
+    for kind, copy in COPIES.items():
+        arrived = copy(source)
+        device.synchronize()
+        if device.runtime.is_pinned(arrived) != (kind == PINNED) or not torch.equal(arrived, host):
+            raise AssertionError(f"{name}: the {kind} copy is not {kind}, or its bytes are wrong")
+    for metric, loop in LOOPS.items():
+        arms = {k: partial(loop, device, partial(copy, source)) for k, copy in COPIES.items()}
+        yield Cell(metric, name, arms, partial(_rows, metric, name))
+
+
+def _rows(metric: str, name: str, samples: Samples) -> Iterator[Row]:
+    yield row(metric, name, samples, PINNED, PAGEABLE)

@@ -1,0 +1,127 @@
+"""How a grid is measured: its cells, how much of it in each mode, and rows of its samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from benchmarks import loops, measure
+from benchmarks.devices import BenchDevice, without_allocations
+from benchmarks.measure import PairedSamples, Plan
+from benchmarks.runner import mode, progress
+from benchmarks.suite import Row, comparison
+
+#: Plans of a measured grid. A cell stops early once its intervals are narrow.
+MEASURED_PLANS = {
+    "smoke": Plan(min_pairs=6, max_pairs=6, half_width=0.5, time_limit_s=1.0, warmup_pairs=1),
+    "quick": Plan(min_pairs=12, max_pairs=24, half_width=0.02, time_limit_s=1.0, warmup_pairs=2),
+    "full": Plan(min_pairs=24, max_pairs=200, half_width=0.01, time_limit_s=4.0, warmup_pairs=3),
+}
+
+#: Virtual time has no noise: the fewest pairs that an interval needs say it all.
+MODELLED_PLAN = Plan(min_pairs=6, max_pairs=6, half_width=1.0, time_limit_s=60.0, warmup_pairs=1)
+
+
+def plan_for(device: BenchDevice) -> Plan:
+    """Choose the plan of this process's mode."""
+    return MODELLED_PLAN if device.modelled else MEASURED_PLANS[mode.current()]
+
+
+#: Samples of each arm of a cell, in rounds.
+Samples = Mapping[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Arms that are measured together, and what is made of their samples.
+
+    Attributes
+    ----------
+    metric, workload : str
+        Of the arms' own samples.
+    arms : dict of str to callable
+        Each runs once and gives one sample.
+    rows : callable
+        Makes rows of the samples; it may add those of other metrics.
+    """
+
+    metric: str
+    workload: str
+    arms: Mapping[str, Callable[[], float]]
+    rows: Callable[[Samples], Iterable[Row]]
+
+
+class Question(Protocol):
+    """A module of this package.
+
+    Attributes
+    ----------
+    QUESTION : int
+    NAMES, QUICK_NAMES : sequence of str
+        Workloads of the full and of the quick mode.
+    ARMS : dict of str to tuple of str
+        Arms of each cell, by its metric.
+    """
+
+    QUESTION: int
+    NAMES: Sequence[str]
+    QUICK_NAMES: Sequence[str]
+    ARMS: Mapping[str, Sequence[str]]
+
+    def cells(self, device: BenchDevice, name: str) -> Iterator[Cell]:
+        """Build the cells of one workload; none where the device has nothing to say of it."""
+
+
+def measure_question(question: Question, device: BenchDevice) -> Iterator[Row]:
+    """Measure all of a question that this process's mode measures."""
+    kind = "modelled" if device.modelled else "measured"
+    for name in question.NAMES if mode.current() == "full" else question.QUICK_NAMES:
+        progress.report(f"question {question.QUESTION}, {kind}: {name}")
+        for cell in question.cells(device, name):
+            yield from cell.rows(run_arms(device, cell.arms))
+
+
+def run_arms(device: BenchDevice, arms: Mapping[str, Callable[[], float]]) -> Samples:
+    """Measure arms interleaved, without the garbage collector and without new pinned memory."""
+
+    def region() -> Samples:
+        with loops.no_collector(), device.times_only():
+            return measure.measure_many(arms, plan_for(device), clock=device.clock)
+
+    return without_allocations(device, region)
+
+
+def row(
+    metric: str,
+    workload: str,
+    samples: Samples,
+    arm: str,
+    baseline: str,
+    bound: float | None = None,
+) -> Row:
+    """Make a row of two arms that were measured together."""
+    pairs = PairedSamples(samples[arm], samples[baseline])
+    return Row(metric, workload, comparison(arm, baseline), pairs, bound)
+
+
+class SecondValue:
+    """Keeps a second value of each sample of several arms, such as the CPU time of a wait."""
+
+    def __init__(self, arms: Iterable[str]) -> None:
+        self._values: dict[str, list[float]] = {arm: [] for arm in arms}
+
+    def arm(self, name: str, run: Callable[[], tuple[float, float]]) -> Callable[[], float]:
+        """Give an arm that keeps the second value of `run` and gives the first."""
+        values = self._values[name]
+
+        def first() -> float:
+            sample, second = run()
+            values.append(second)
+            return sample
+
+        return first
+
+    def samples(self, of: Samples) -> dict[str, tuple[float, ...]]:
+        """Give the second values of the samples `of`; what came before those was warm-up."""
+        return {arm: tuple(values[-len(of[arm]) :]) for arm, values in self._values.items()}

@@ -1,0 +1,41 @@
+"""Question 3: block or spin?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from asyncout import CopyPolicy
+from asyncout.events import waiter_for
+from benchmarks import loops
+from benchmarks.devices import BenchDevice
+from benchmarks.grids.plans import Cell, Samples, SecondValue, row
+from benchmarks.suite import Row
+
+QUESTION = 3
+
+BLOCK, SPIN = "block", "spin"
+
+WAKE_UP = "wake-up latency"
+CPU_SHARE = "CPU burnt per wait"
+
+#: Lengths of the wait, seconds, by their labels.
+WAITS = {"1 ms": 1e-3, "5 ms": 5e-3, "20 ms": 20e-3}
+NAMES = tuple(WAITS)
+QUICK_NAMES = ("1 ms", "5 ms")
+ARMS = {WAKE_UP: (BLOCK, SPIN)}
+
+
+def cells(device: BenchDevice, name: str) -> Iterator[Cell]:
+    """Build the one cell of a wait's length."""
+    shares = SecondValue((BLOCK, SPIN))
+    arms = {}
+    for wait in (BLOCK, SPIN):
+        waiter = waiter_for(CopyPolicy(wait=wait), device.runtime, device.main.device)
+        arms[wait] = shares.arm(wait, partial(loops.wait_once, device, waiter, WAITS[name]))
+    yield Cell(WAKE_UP, name, arms, partial(_rows, name, shares))
+
+
+def _rows(name: str, shares: SecondValue, late: Samples) -> Iterator[Row]:
+    yield row(WAKE_UP, name, late, SPIN, BLOCK)
+    yield row(CPU_SHARE, name, shares.samples(late), BLOCK, SPIN)

@@ -1,0 +1,197 @@
+"""What an arm of a comparison runs: each function gives one sample, in seconds.
+
+All run on any :class:`~benchmarks.devices.BenchDevice`. Where the host's time is
+measured, the code is cold, as in an engine: the thread has slept before.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from asyncout import CopyPolicy
+from asyncout.events import Waiter
+from benchmarks.devices import BenchDevice
+from benchmarks.workloads import Step
+
+#: Kernel time between two cold calls: an engine's step is a millisecond or more.
+COLD_GAP_S = 1e-3
+
+#: Kernels in front of what events time: longer than the host needs to enqueue it.
+BACKLOG_S = 1e-3
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    """Keep the garbage collector out of a measured region."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def pipelined_step(
+    device: BenchDevice, step: Step, policy: CopyPolicy, compute_s: float, steps: int
+) -> float:
+    """Time a step of a loop that reads each output while the next step computes.
+
+    Parameters
+    ----------
+    device : BenchDevice
+    step : Step
+    policy : CopyPolicy
+    compute_s : float
+        Kernel time of a step.
+    steps : int
+        Steps in the loop.
+
+    Returns
+    -------
+    float
+        Mean time per step, from the first launch to the last output in hand.
+    """
+    pending = None
+    device.synchronize()
+    begin = device.clock()
+    for _ in range(steps):
+        device.busy(compute_s)
+        output = step.enqueue(step.prepare(), policy)
+        if pending is not None:
+            pending.get_output()
+        pending = output
+    pending.get_output()
+    return (device.clock() - begin) / steps
+
+
+def bare_step(device: BenchDevice, waiter: Waiter, compute_s: float, steps: int) -> float:
+    """Time a step of the same loop without any output: kernels, events and waits only."""
+    pending = None
+    device.synchronize()
+    begin = device.clock()
+    for _ in range(steps):
+        device.busy(compute_s)
+        event = waiter.new_event()
+        event.record(device.main)
+        if pending is not None:
+            waiter.wait(pending)
+        pending = event
+    waiter.wait(pending)
+    return (device.clock() - begin) / steps
+
+
+def copy_alone(device: BenchDevice, step: Step, policy: CopyPolicy) -> float:
+    """Time a step's copies on the device, alone, behind a backlog.
+
+    Parameters
+    ----------
+    policy : CopyPolicy
+        With ``streams="single"``: the copies run between two events of one stream.
+    """
+    start, end = device.event(), device.event()
+    device.synchronize()
+    device.busy(BACKLOG_S)
+    start.record(device.main)
+    output = step.enqueue(step.prepare(), policy)
+    end.record(device.main)
+    output.get_output()
+    end.synchronize()
+    return start.elapsed_time(end) * 1e-3
+
+
+def go_cold(device: BenchDevice, gap_s: float = COLD_GAP_S) -> None:
+    """Let the thread sleep behind kernels, as an engine's does between two steps."""
+    device.busy(gap_s)
+    event = device.runtime.new_event(blocking=True)
+    event.record(device.main)
+    event.synchronize()
+
+
+def enqueue_and_get(
+    device: BenchDevice, step: Step, construct: Callable[[Any], Any]
+) -> tuple[float, float]:
+    """Time the host's side of one output: its construction, and getting it after arrival.
+
+    Parameters
+    ----------
+    construct : callable
+        Makes the output from a fresh model runner output.
+
+    Returns
+    -------
+    (float, float)
+        Seconds in the constructor; seconds in ``get_output`` when all has arrived.
+    """
+    runner_output = step.prepare()
+    go_cold(device)
+    begin = device.clock()
+    output = construct(runner_output)
+    enqueued = device.clock() - begin
+    device.synchronize()
+    device.idle(COLD_GAP_S)
+    begin = device.clock()
+    output.get_output()
+    # The output is dropped after the clock has stopped.
+    return enqueued, device.clock() - begin
+
+
+def cold_call(device: BenchDevice, call: Callable[[], None]) -> float:
+    """Time one call after the thread has slept."""
+    go_cold(device)
+    begin = device.clock()
+    call()
+    return device.clock() - begin
+
+
+def wait_once(device: BenchDevice, waiter: Waiter, seconds: float) -> tuple[float, float]:
+    """Wait for a kernel of known length and see how late the thread is back.
+
+    Returns
+    -------
+    (float, float)
+        Wake-up latency: time from the launch to the wait's return, less the kernel's
+        device time; the launch itself, a few microseconds, is in it on both arms.
+        CPU time of the wait over its wall time.
+    """
+    start, end, event = device.event(), device.event(), waiter.new_event()
+    device.synchronize()
+    begin = device.clock()
+    start.record(device.main)
+    device.busy(seconds)
+    end.record(device.main)
+    event.record(device.main)
+    wait_begin, cpu_begin = device.clock(), device.cpu_clock()
+    waiter.wait(event)
+    cpu, back = device.cpu_clock() - cpu_begin, device.clock()
+    end.synchronize()
+    late = back - begin - start.elapsed_time(end) * 1e-3
+    return late, cpu / (back - wait_begin)
+
+
+def copy_and_wait(device: BenchDevice, copy: Callable[[], Any]) -> float:
+    """Time one copy to the host from the call until the bytes are there."""
+    event = device.runtime.new_event()
+    device.synchronize()
+    begin = device.clock()
+    host = copy()
+    event.record(device.main)
+    event.synchronize()
+    elapsed = device.clock() - begin
+    del host
+    return elapsed
+
+
+def copy_call_behind_work(device: BenchDevice, copy: Callable[[], Any]) -> float:
+    """Time only the call of a copy that has to wait for kernels: how long the host is held."""
+    device.synchronize()
+    device.busy(BACKLOG_S)
+    begin = device.clock()
+    host = copy()
+    elapsed = device.clock() - begin
+    device.synchronize()
+    del host
+    return elapsed

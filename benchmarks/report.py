@@ -1,0 +1,193 @@
+"""The table of gains: ``python -m benchmarks.report``.
+
+Reads what ``asv run`` has saved in ``results/`` and shows, for each question and
+workload, both times, their ratio with its interval, the bound and the verdict.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+from benchmarks.results import Gain, ResultsError, read
+
+ROOT = Path(__file__).resolve().parent.parent
+
+QUESTIONS = {
+    1: "One stream or two?",
+    2: "Pinned or pageable memory?",
+    3: "Block or spin while waiting?",
+    5: "What does the library itself cost?",
+}
+
+#: Keys of ``--json``, in their order.
+JSON_KEYS = (
+    "question",
+    "workload",
+    "arm",
+    "baseline",
+    "metric",
+    "unit",
+    "arm_value",
+    "baseline_value",
+    "ratio",
+    "low",
+    "high",
+    "verdict",
+    "machine",
+    "commit",
+    "modelled",
+)
+
+#: What stands around the table in the README.
+README_BEGIN, README_END = "<!-- gains -->", "<!-- /gains -->"
+
+#: Characters of a commit's hash that are shown.
+SHORT_HASH = 8
+
+HOW_TO_READ = (
+    "ratio: arm over baseline, pair by pair, with its 95 % interval; under 1 is a gain. "
+    "bound: the least ratio that there could be."
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print what the command line asks for; give the exit status.
+
+    0: printed; 1: there are no such results, or they cannot be read; 2: the README's
+    table is not the one of these results.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        gains = read(options.results, options.machine, options.commit)
+    except ResultsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if options.json:
+        print(as_json(gains))
+        return 0
+    if options.readme is not None:
+        return _update_readme(options.readme, gains, options.check)
+    print(as_text(gains))
+    return 0
+
+
+def as_json(gains: Sequence[Gain]) -> str:
+    """Give a list of objects with the keys in :data:`JSON_KEYS`."""
+    rows = [{key: getattr(gain, key) for key in JSON_KEYS} for gain in gains]
+    return json.dumps(rows, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def as_text(gains: Sequence[Gain]) -> str:
+    """Give tables for a terminal: one per machine, measured or modelled, and question."""
+    parts = [HOW_TO_READ]
+    for (machine, commit, modelled), rows in _by_run(gains):
+        kind = "MODELLED in virtual time" if modelled else "measured"
+        parts.append(f"\n{machine}, commit {commit[:SHORT_HASH]}, {kind}")
+        for question, some in groupby(rows, key=lambda gain: gain.question):
+            parts.append(f"\n  {question}. {QUESTIONS[question]}")
+            parts += [f"    {line}" for line in _aligned([_cells(gain) for gain in some])]
+    return "\n".join(parts)
+
+
+def as_markdown(gains: Sequence[Gain]) -> str:
+    """Give a table for the README: measured rows, by machine and question."""
+    parts = []
+    for (machine, commit, modelled), rows in _by_run(gains):
+        if modelled:
+            continue
+        parts.append(f"Measured on `{machine}` at commit `{commit[:SHORT_HASH]}`. {HOW_TO_READ}\n")
+        for question, some in groupby(rows, key=lambda gain: gain.question):
+            parts.append(f"**{question}. {QUESTIONS[question]}**\n")
+            parts.append("| " + " | ".join(HEADER) + " |")
+            parts.append("|" + "---|" * len(HEADER))
+            parts += ["| " + " | ".join(_cells(gain)) + " |" for gain in some]
+            parts.append("")
+    return "\n".join(parts).rstrip()
+
+
+HEADER = ("metric", "workload", "arm", "", "baseline", "", "ratio", "bound", "verdict")
+
+
+def _cells(gain: Gain) -> tuple[str, ...]:
+    ratio = "–"
+    if gain.ratio is not None:
+        ratio = f"{gain.ratio:.3g} [{gain.low:.3g}, {gain.high:.3g}]"
+    return (
+        gain.metric,
+        gain.workload,
+        gain.arm,
+        human(gain.arm_value, gain.unit),
+        gain.baseline,
+        human(gain.baseline_value, gain.unit),
+        ratio,
+        "" if gain.bound is None else f"{gain.bound:.3g}",
+        gain.verdict,
+    )
+
+
+def human(value: float, unit: str) -> str:
+    """Write a value in a unit that suits its size."""
+    if unit != "seconds":
+        return f"{value:.3g}"
+    for scale, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if abs(value) >= scale:
+            return f"{value / scale:.4g} {name}"
+    return f"{value / 1e-9:.3g} ns"
+
+
+def _by_run(gains: Sequence[Gain]) -> list[tuple[tuple[str, str, bool], list[Gain]]]:
+    def run(gain: Gain) -> tuple[str, str, bool]:
+        return gain.machine, gain.commit, gain.modelled
+
+    ordered = sorted(gains, key=lambda gain: (*run(gain), gain.question))
+    return [(key, list(rows)) for key, rows in groupby(ordered, key=run)]
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    table = [HEADER, *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(HEADER))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    ]
+
+
+def _update_readme(path: Path, gains: Sequence[Gain], check: bool) -> int:
+    text = path.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(README_BEGIN)
+    _, end, after = rest.partition(README_END)
+    if not begin or not end:
+        print(f"error: {path} has no {README_BEGIN} ... {README_END}", file=sys.stderr)
+        return 1
+    updated = f"{before}{begin}\n{as_markdown(gains)}\n{end}{after}"
+    if not check:
+        path.write_text(updated, encoding="utf-8")
+        return 0
+    if updated != text:
+        print(f"error: the table in {path} is not the one of these results", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
+    parser.add_argument("--results", type=Path, default=ROOT / "results", help="asv's folder")
+    parser.add_argument("--machine", metavar="NAME", help="only this machine")
+    parser.add_argument("--commit", metavar="HASH", help="this commit; default: the newest")
+    parser.add_argument("--json", action="store_true", help="print a list of objects")
+    parser.add_argument(
+        "--readme", type=Path, metavar="FILE", help="write the table into a file's markers"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="with --readme: write nothing, compare"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

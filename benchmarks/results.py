@@ -1,0 +1,199 @@
+"""Reads gains back from asv's own result files."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import benchmarks
+from benchmarks import measure, suite
+from benchmarks.measure import PairedSamples
+
+#: Verdict of a comparison whose interval holds no change, or that has none.
+CANNOT_TELL = "cannot tell"
+
+
+class ResultsError(ValueError):
+    """A results folder or file cannot be read; the message says which and what to do."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """One comparison at one workload, on one machine, at one commit.
+
+    Attributes
+    ----------
+    question : int
+    workload, arm, baseline, metric, unit : str
+    arm_value, baseline_value : float
+        Medians, in `unit`.
+    ratio, low, high : float or None
+        Median of arm over baseline, pair by pair, and its 95 % interval; under 1 is a
+        gain. None where the baseline is not above zero throughout.
+    bound : float or None
+        The least ratio that there could be.
+    verdict : {"faster", "slower", "cannot tell"}
+    pairs : int
+    machine, commit : str
+    modelled : bool
+    """
+
+    question: int
+    workload: str
+    arm: str
+    baseline: str
+    metric: str
+    unit: str
+    arm_value: float
+    baseline_value: float
+    ratio: float | None
+    low: float | None
+    high: float | None
+    bound: float | None
+    verdict: str
+    pairs: int
+    machine: str
+    commit: str
+    modelled: bool
+
+
+def machines(folder: Path) -> list[str]:
+    """List the machines that have results in `folder`."""
+    return sorted(path.parent.name for path in folder.glob("*/machine.json"))
+
+
+def read(folder: Path, machine: str | None = None, commit: str | None = None) -> list[Gain]:
+    """Read the gains of each machine's newest commit, or of one machine or commit.
+
+    Raises
+    ------
+    ResultsError
+        There is no such folder, machine or commit, or a file is cut, foreign or of
+        another version.
+    """
+    known = machines(folder)
+    if not known:
+        raise ResultsError(f"no results in {folder}: run `make bench` first")
+    if machine is not None and machine not in known:
+        raise ResultsError(f"no machine {machine!r} in {folder}; there are {', '.join(known)}")
+    classes = _grid_classes()
+    found: list[Gain] = []
+    for name in known if machine is None else [machine]:
+        for results in _newest(folder / name, commit):
+            found += _gains(results, name, classes)
+    if commit is not None and not found:
+        raise ResultsError(f"no results of commit {commit!r} in {folder}")
+    return found
+
+
+def _newest(folder: Path, commit: str | None) -> list[Any]:
+    """Load the results of one commit, the newest unless named, in each environment."""
+    loaded = [_load(path) for path in sorted(folder.glob("*.json")) if path.name != "machine.json"]
+    if commit is not None:
+        return [results for results in loaded if results.commit_hash.startswith(commit)]
+    newest = max((results.date for results in loaded), default=None)
+    return [results for results in loaded if results.date == newest]
+
+
+def _load(path: Path) -> Any:
+    from asv import util  # type: ignore[import-untyped]
+    from asv.results import Results  # type: ignore[import-untyped]
+
+    try:
+        return Results.load(str(path), machine_name=path.parent.name)
+    except (util.UserError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ResultsError(
+            f"{path} is cut, foreign or of another version of asv: {error}; delete it or measure "
+            "that commit again"
+        ) from error
+
+
+def _grid_classes() -> dict[str, type[suite.Grid]]:
+    """Find the classes whose benchmarks are comparisons, by the name that asv gives them."""
+    found = {}
+    for info in pkgutil.iter_modules(benchmarks.__path__):
+        if info.name.startswith("bench_"):
+            module = importlib.import_module(f"benchmarks.{info.name}")
+            for name, value in inspect.getmembers(module, inspect.isclass):
+                if issubclass(value, suite.Grid) and not name.startswith("_"):
+                    found[f"{info.name}.{name}"] = value
+    return found
+
+
+def _gains(results: Any, machine: str, classes: dict[str, type[suite.Grid]]) -> Iterator[Gain]:
+    for key in sorted(results.get_all_result_keys()):
+        name, _, method = key.rpartition(".")
+        if method != "track_arm" or name not in classes:
+            continue  # another value of the same rows, or a benchmark that is gone
+        grid = classes[name]
+        params = results.get_result_params(key)
+        arms = results.get_result_samples(key, params)
+        baselines = results.get_result_samples(f"{name}.track_baseline", params)
+        bounds = _values(results, f"{name}.track_bound", params)
+        for index, (workload, comparison) in enumerate(product(*params)):
+            if arms[index] is None or baselines[index] is None:
+                continue
+            pairs = PairedSamples(tuple(arms[index]), tuple(baselines[index]))
+            arm, baseline = (part.strip() for part in _plain(comparison).split(" / "))
+            yield Gain(
+                question=grid.question,
+                workload=_plain(workload),
+                arm=arm,
+                baseline=baseline,
+                metric=grid.metric,
+                unit=grid.unit,
+                bound=bounds[index] if bounds else None,
+                pairs=len(pairs.arm),
+                machine=machine,
+                commit=results.commit_hash,
+                modelled=grid.modelled,
+                **_compare(pairs),
+            )
+
+
+def _plain(parameter: str) -> str:
+    """Give a text parameter without the quotes that asv stores it with."""
+    return parameter.strip("'\"")
+
+
+def _values(results: Any, key: str, params: Any) -> list[float | None] | None:
+    if key not in results.get_all_result_keys():
+        return None
+    return [
+        None if value is None or math.isnan(value) else value
+        for value in results.get_result_value(key, params)
+    ]
+
+
+def _compare(pairs: PairedSamples) -> dict[str, Any]:
+    if min(pairs.baseline) > 0:
+        compared = measure.compare(pairs)
+        return {
+            "arm_value": compared.arm,
+            "baseline_value": compared.baseline,
+            "ratio": compared.ratio,
+            "low": compared.low,
+            "high": compared.high,
+            "verdict": compared.verdict,
+        }
+    # A difference may be zero or less, and then has no ratio; its sign still tells.
+    low, high = measure.median_interval(
+        [a - b for a, b in zip(pairs.arm, pairs.baseline, strict=True)]
+    )
+    verdict = "faster" if high < 0 else "slower" if low > 0 else CANNOT_TELL
+    middle = len(pairs.arm) // 2
+    return {
+        "arm_value": sorted(pairs.arm)[middle],
+        "baseline_value": sorted(pairs.baseline)[middle],
+        "ratio": None,
+        "low": None,
+        "high": None,
+        "verdict": verdict,
+    }

@@ -1,0 +1,115 @@
+"""The suites' questions under pytest-benchmark, on the same cells.
+
+One group per question, workload and metric, one benchmark per arm. The clock of these
+benchmarks is the arm's own sample, so that the table shows what asv tracks, also in
+virtual time. The last arm of a group also runs them all interleaved and puts the
+paired ratios with their intervals and verdicts into ``extra_info``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+from benchmarks import measure
+from benchmarks.devices import BenchDevice, cuda_device, virtual_device
+from benchmarks.grids import library, memory, plans, streams, waits
+from benchmarks.runner import mode
+
+QUESTIONS: dict[int, Any] = {grid.QUESTION: grid for grid in (streams, memory, waits, library)}
+
+MEASURED, MODELLED = "measured", "modelled"
+DEVICES = {MEASURED: cuda_device, MODELLED: virtual_device}
+
+#: Samples per benchmark, by mode.
+ROUNDS = {"smoke": 3, "quick": 12, "full": 50}
+
+
+class SampleClock:
+    """A clock that moves by the samples that arms give."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        """Read the clock."""
+        return self.now
+
+    def add(self, sample: float) -> None:
+        """Move the clock by a sample."""
+        self.now += sample
+
+
+CLOCK = SampleClock()
+
+
+@cache
+def device_of(kind: str) -> BenchDevice:
+    """Make the one device of a kind."""
+    return DEVICES[kind]()
+
+
+@cache
+def cell_of(kind: str, question: int, name: str, metric: str) -> plans.Cell | None:
+    """Build a cell once for all of its arms; None where the device has none."""
+    cells = QUESTIONS[question].cells(device_of(kind), name)
+    return next((cell for cell in cells if cell.metric == metric), None)
+
+
+def _parameters() -> Iterator[Any]:
+    for kind in DEVICES:
+        marks = [pytest.mark.gpu] if kind == MEASURED else []
+        for question, grid in QUESTIONS.items():
+            for name in grid.QUICK_NAMES:
+                for metric, arms in grid.ARMS.items():
+                    if grid is library and (name == library.ONE_STEP) == (
+                        metric == library.ENQUEUE
+                    ):
+                        continue  # step timing and switching have no workload, outputs have
+                    for arm in arms:
+                        yield pytest.param(
+                            kind,
+                            question,
+                            name,
+                            metric,
+                            arm,
+                            marks=marks,
+                            id=f"{kind}-{question}-{name}-{metric}-{arm}",
+                        )
+
+
+@pytest.mark.benchmark(timer=CLOCK, warmup=False)
+@pytest.mark.parametrize(("kind", "question", "name", "metric", "arm"), list(_parameters()))
+def test_arm(benchmark: Any, kind: str, question: int, name: str, metric: str, arm: str) -> None:
+    """Sample one arm; the last of its group adds the paired comparison."""
+    cell = cell_of(kind, question, name, metric)
+    if cell is None or arm not in cell.arms:
+        pytest.skip(f"no {arm!r} on the virtual device")
+    benchmark.group = f"{kind}: question {question}, {name}, {metric}"
+    benchmark.extra_info["modelled"] = kind == MODELLED
+
+    def sample() -> None:
+        CLOCK.add(cell.arms[arm]())
+
+    with device_of(kind).times_only():
+        benchmark.pedantic(sample, rounds=ROUNDS[mode.current()], warmup_rounds=1)
+    if arm == [name for name in QUESTIONS[question].ARMS[metric] if name in cell.arms][-1]:
+        benchmark.extra_info["comparisons"] = _compare(kind, cell)
+
+
+def _compare(kind: str, cell: plans.Cell) -> dict[str, Any]:
+    """Measure a cell's arms interleaved and compare them."""
+    comparisons = {}
+    for row in cell.rows(plans.run_arms(device_of(kind), cell.arms)):
+        if min(row.samples.baseline) > 0:
+            compared = measure.compare(row.samples)
+            comparisons[f"{row.metric}: {row.comparison}"] = {
+                "ratio": compared.ratio,
+                "interval": [compared.low, compared.high],
+                "verdict": compared.verdict,
+                "pairs": compared.pairs,
+            }
+    return comparisons
