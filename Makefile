@@ -14,11 +14,12 @@ BENCH_FLAGS = $(if $(MODE),--mode $(MODE)) $(if $(MACHINE),--machine $(MACHINE))
 # run without it, so that nothing shadows the environment.
 RUN := env -u PYTHONPATH $(PY)
 
-.PHONY: help env test test-gpu lint format types smoke bench report preview clean
+.PHONY: help env test test-gpu guards lint format types smoke bench report preview clean
 
 help:
 	@echo "make test      every test, each pytest-benchmark once as a test"
 	@echo "make test-gpu  the tests that need a GPU; fails if none could run"
+	@echo "make guards    remove each guarded line of the library and see a test fail"
 	@echo "make lint      ruff: format and lint"
 	@echo "make types     mypy --strict on the library"
 	@echo "make smoke     both suites on this tree in seconds; nothing is saved"
