@@ -121,18 +121,19 @@ def _grid_classes() -> dict[str, type[suite.Grid]]:
     for info in pkgutil.iter_modules(benchmarks.__path__):
         if info.name.startswith("bench_"):
             module = importlib.import_module(f"benchmarks.{info.name}")
-            for name, value in inspect.getmembers(module, inspect.isclass):
-                if issubclass(value, suite.Grid) and not name.startswith("_"):
+            for name, value in vars(module).items():  # in the order in which they are shown
+                is_class = inspect.isclass(value) and value.__module__ == module.__name__
+                if is_class and issubclass(value, suite.Grid) and not name.startswith("_"):
                     found[f"{info.name}.{name}"] = value
     return found
 
 
 def _gains(results: Any, machine: str, classes: dict[str, type[suite.Grid]]) -> Iterator[Gain]:
-    for key in sorted(results.get_all_result_keys()):
-        name, _, method = key.rpartition(".")
-        if method != "track_arm" or name not in classes:
-            continue  # another value of the same rows, or a benchmark that is gone
-        grid = classes[name]
+    measured = results.get_all_result_keys()
+    for name, grid in classes.items():
+        key = f"{name}.track_arm"
+        if key not in measured:
+            continue  # a class that this commit's run did not have
         params = results.get_result_params(key)
         arms = results.get_result_samples(key, params)
         baselines = results.get_result_samples(f"{name}.track_baseline", params)

@@ -93,7 +93,7 @@ def run(plan: Plan, before: Facts, repository: Repository) -> int:
 
 def _measure(plan: Plan) -> int:
     arguments = ["asv", "run", plan.commits, "--machine", plan.machine, "--record-samples"]
-    arguments += ["--launch-method", "spawn", "--show-stderr", *plan.asv_arguments]
+    arguments += ["--show-stderr", *plan.asv_arguments]
     with progress.Follower(progress.show_below_asv) as path:
         return run_module(arguments, {mode.VARIABLE: plan.mode, progress.VARIABLE: path})
 
