@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from asyncout.checks import check_counts, check_step
+from asyncout.checks import check_step
 from asyncout.convert import cut_to_counts, row_boundaries
 from asyncout.copy_path import copy_path
 from asyncout.errors import ExpertFaultError, FaultMonitorMissingError, NanLogitsError
@@ -210,9 +210,7 @@ class AsyncOutput(AsyncModelRunnerOutput):
         output, sampled = self._model_runner_output, step.sampler_output
         ids = sampled.sampled_token_ids.numpy()
         counts = step.token_counts.numpy()
-        check_counts(counts, ids.shape[1], output.req_ids)
-
-        output.sampled_token_ids = cut_to_counts(ids, counts)
+        output.sampled_token_ids = cut_to_counts(ids, counts, output.req_ids)
         if (masks := getattr(sampled, "sampling_mask_tensors", None)) is not None:
             output.sampling_masks = masks.tolists(counts)
         if sampled.logprobs_tensors is not None:

@@ -84,7 +84,7 @@ class Monitor:
 
 
 @every_policy
-@pytest.mark.guards("asyncout/pending_copy.py", "path.follow_main()", unless="single")
+@pytest.mark.guards("asyncout/pending_copy.py", "path.follow_main()", only="dual-pinned-block")
 def test_every_field_arrives_under_every_policy(box: Box, policy: CopyPolicy) -> None:
     runner = box.runner_output(3)
     runner.prompt_logprobs_dict = {"r0": box.logprobs(4), "r1": None}
@@ -223,7 +223,7 @@ def test_sources_that_only_the_output_knows_are_not_reused_before_they_are_read(
     assert result.logprobs.logprob_token_ids.tolist() == [[0, 1], [2, 3]]
 
 
-@pytest.mark.guards("asyncout/pending_copy.py", "self._kept = None", nth=2)
+@pytest.mark.guards("asyncout/pending_copy.py", "self._kept = None")
 def test_sources_are_let_go_once_they_have_been_read(box: Box) -> None:
     output = box.output([[1]])
     output.get_output()
@@ -242,6 +242,7 @@ def test_an_output_dropped_unread_keeps_what_its_copies_touch(box: Box) -> None:
 
 
 @pytest.mark.guards("asyncout/inflight.py", "_kept.append((event, objects))", nth=2)
+@pytest.mark.guards("asyncout/pending_copy.py", "inflight.release_passed()")
 def test_what_was_dropped_is_kept_until_its_copies_are_done_and_no_longer(box: Box) -> None:
     before = inflight.kept_count()
     del_me = box.output([[1]])
@@ -290,7 +291,9 @@ def test_a_replay_that_overwrites_the_sources_waits_when_it_is_told_to(box: Box)
 
 
 @every_policy
-@pytest.mark.guards("asyncout/stream.py", "self._set_stream(self._from)", nth=2)
+@pytest.mark.guards(
+    "asyncout/stream.py", "self._set_stream(self._from)", nth=2, only="dual-pinned-block"
+)
 def test_the_main_stream_is_current_after_construction(box: Box, policy: CopyPolicy) -> None:
     output = box.output([[1]], policy=policy)
     assert box.vm.current_stream() == box.main
@@ -298,6 +301,9 @@ def test_the_main_stream_is_current_after_construction(box: Box, policy: CopyPol
 
 
 @pytest.mark.parametrize("kind", ["copy", "record", "allocate"])
+@pytest.mark.guards(
+    "asyncout/pending_copy.py", "inflight.keep_until(path.record(), touched)", only="copy"
+)
 @pytest.mark.guards(
     "asyncout/pending_copy.py", "_leave_behind(path, (sources, arrived, then))", only="record"
 )
@@ -319,6 +325,36 @@ def test_a_construction_that_fails_half_way_leaves_nothing_behind(box: Box, kind
     box.vm.synchronize()
     box.output([[73]]).get_output()
     assert inflight.kept_count() == before
+
+
+@pytest.mark.guards("asyncout/pending_copy.py", "path.stream.synchronize()")
+def test_where_no_event_is_to_be_had_a_failed_construction_waits_for_its_copies(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr("asyncout.virtual.VirtualEvent.record", refuse)
+    with pytest.raises(RuntimeError, match="planted"):
+        box.output([[1]])
+    assert box.copy.queue.last.done  # nothing still reads what the caller may now free
+    assert inflight.kept_count() == 0
+
+
+@pytest.mark.guards("asyncout/pending_copy.py", "inflight.keep_forever(touched)")
+@pytest.mark.guards("asyncout/inflight.py", "_lost.append(objects)")
+def test_what_a_lost_device_may_still_touch_is_kept_for_good(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(inflight, "_lost", [])
+    monkeypatch.setattr("asyncout.virtual.VirtualEvent.record", refuse)
+    box.vm.fail_device(RuntimeError("lost"))
+    with pytest.raises(RuntimeError, match="planted"):
+        box.output([[1]])
+    assert len(inflight._lost) == 1
 
 
 def test_an_aux_output_that_cannot_enqueue_fails_the_construction(box: Box) -> None:

@@ -184,8 +184,10 @@ def test_construction_during_capture_is_refused(device: BenchDevice) -> None:
     counts = torch.ones(4, dtype=torch.int32, device="cuda")
     runner = ModelRunnerOutput(req_ids=list("abcd"), req_id_to_index={})
     device.synchronize()
-    with torch.cuda.graph(torch.cuda.CUDAGraph()), pytest.raises(GraphCaptureError):
-        AsyncOutput(runner, SamplerOutput(ids), counts, device.main, device.copy)
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        ids.add_(1)  # an empty graph is a warning
+        with pytest.raises(GraphCaptureError):
+            AsyncOutput(runner, SamplerOutput(ids), counts, device.main, device.copy)
     torch.cuda.set_stream(device.main)
     assert small_output(device, 3).get_output().sampled_token_ids == [[3]] * 4
 
