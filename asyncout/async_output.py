@@ -187,17 +187,18 @@ class AsyncOutput(AsyncModelRunnerOutput):
         return self._model_runner_output.kv_connector_output
 
     def _finish(self) -> ModelRunnerOutput:
+        host = self._copy.host()  # before the wait: in the device's shadow
         self._copy.wait()
         try:
             # First and whatever follows: its owner waits for its buffers.
             aux_result = self._aux.process_output() if self._aux else None
         finally:
-            self._raise_on_fault()
-        self._fill_in(self._copy.host, aux_result)
+            self._raise_on_fault(host)
+        self._fill_in(host, aux_result)
         return self._model_runner_output
 
-    def _raise_on_fault(self) -> None:
-        if self._fault_monitor is None or not self._copy.host.fault_flag.item():
+    def _raise_on_fault(self, host: _Step) -> None:
+        if self._fault_monitor is None or host.fault_flag is None or not host.fault_flag.item():
             return
         mask = self._fault_monitor.query_active_mask().tolist()
         dead = [rank for rank, is_dead in enumerate(mask) if is_dead]

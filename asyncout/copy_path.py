@@ -22,7 +22,7 @@ from asyncout.errors import (
 from asyncout.events import waiter_for
 from asyncout.policy import CopyPolicy
 from asyncout.runtime import Event, Runtime, Stream, runtime_of
-from asyncout.transfer import transfer_for
+from asyncout.transfer import Landing, transfer_for
 
 #: Pairs of streams whose paths are kept. An engine has one or two; a program that
 #: makes a stream per step must not fill memory with paths.
@@ -40,6 +40,13 @@ class CopyPath:
     main_stream, stream : Stream
         Where the sources are computed, and where copies are enqueued: the copy
         stream under ``streams="dual"``, else the main stream.
+    device : torch.device
+        Of both streams, and of every tensor that this path copies.
+    switches : bool
+        Whether copies need their stream to be current.
+    memory : {"pinned", "pageable"}
+        What copies arrive in. Differs from the policy's field where pinned memory
+        was asked for and is not to be had; known for sure after the first copy.
     """
 
     def __init__(self, policy: CopyPolicy, main_stream: Any, copy_stream: Any) -> None:
@@ -68,32 +75,47 @@ class CopyPath:
         self.main_stream: Stream = main
         self.stream: Stream = copy if dual else main
         self.device: torch.device = main.device
-        self._transfer = transfer_for(policy)
-        self._waiter = waiter_for(policy, runtime, main.device)
-        # On one stream the order of work is the order of calls.
-        self.follow_main: Callable[[], None] = self._wait_for_main if dual else _do_nothing
         self.memory = policy.memory
         self._memory_is_known = policy.memory != "pinned"
-        self.wait: Callable[[Event], None] = self._waiter.wait
+        transfer = transfer_for(policy, runtime)
+        waiter = waiter_for(policy, runtime, main.device)
+        self.switches = transfer.on_current_stream
+        self.prepare: Callable[[Sequence[torch.Tensor]], Landing] = transfer.prepare
+        self.wait: Callable[[Event], None] = waiter.wait
+        self.recycle: Callable[[Event], None] = waiter.recycle
+        self._record = waiter.record
+        # On one stream the order of work is the order of calls. With two, copies that are
+        # made as the original makes them also wait as it does, by a new event each time.
+        self._marker: Event | None = None
+        self.follow_main: Callable[[], None] = _do_nothing
+        if dual:
+            self.follow_main = self._wait_for_main
+            if not self.switches:
+                self._marker = runtime.new_pooled_event()
+                self.follow_main = self._wait_for_marker
 
     def _wait_for_main(self) -> None:
         self.stream.wait_stream(self.main_stream)
 
-    def enqueue(self, sources: Sequence[torch.Tensor], arrived: list[torch.Tensor]) -> None:
-        """Enqueue copies on the current stream; append their destinations to `arrived`."""
-        self._transfer.enqueue(sources, arrived)
-        if not self._memory_is_known:
-            self._look_at_memory(sources, arrived)
+    def _wait_for_marker(self) -> None:
+        # A waiting stream keeps the point that it was told of: the marker may move on.
+        assert self._marker is not None
+        self._marker.record(self.main_stream)
+        self._marker.wait(self.stream)
 
-    def _look_at_memory(
-        self, sources: Sequence[torch.Tensor], arrived: Sequence[torch.Tensor]
-    ) -> None:
+    def record(self) -> Event:
+        """Record an event behind the copies enqueued so far."""
+        return self._record(self.stream)
+
+    def look_at_memory(self, sources: Sequence[torch.Tensor], landing: Landing) -> None:
         """Find out, at the first real copy, whether pinned memory was really obtained.
 
         Drivers fall back without a word (vllm issues 312 and 41496: WSL), and asking
         earlier would have to make a CUDA context.
         """
-        for source, destination in zip(sources, arrived, strict=True):
+        if self._memory_is_known:
+            return
+        for source, destination in zip(sources, landing.arrivals(), strict=True):
             if source.is_cpu or source.numel() == 0:
                 continue  # neither tells anything: not copied, or no memory at all
             self._memory_is_known = True
@@ -107,12 +129,6 @@ class CopyPath:
                     stacklevel=5,
                 )
             return
-
-    def record(self) -> Event:
-        """Record a new event behind the copies enqueued so far."""
-        event = self._waiter.new_event()
-        event.record(self.stream)
-        return event
 
 
 def copy_path(policy: CopyPolicy, main_stream: Any, copy_stream: Any) -> CopyPath:
@@ -139,14 +155,23 @@ def copy_path(policy: CopyPolicy, main_stream: Any, copy_stream: Any) -> CopyPat
     SameStreamWarning
         Under ``streams="dual"`` both are one stream. Said once per pair.
     """
+    global _last
+    last_policy, last_main, last_copy, last_path = _last
+    # An engine passes the same objects each step: three comparisons, and no hash of a stream.
+    if last_main is main_stream and last_copy is copy_stream and last_policy is policy:
+        assert last_path is not None
+        return last_path
     try:
-        return _kept_path(policy, main_stream, copy_stream)
+        path = _kept_path(policy, main_stream, copy_stream)
     except TypeError:
         # What cannot be hashed is no stream: let the checks say so by name.
-        return CopyPath(policy, main_stream, copy_stream)
+        path = CopyPath(policy, main_stream, copy_stream)
+    _last = (policy, main_stream, copy_stream, path)
+    return path
 
 
 _kept_path = lru_cache(maxsize=MAX_KEPT_PATHS)(CopyPath)
+_last: tuple[CopyPolicy | None, Any, Any, CopyPath | None] = (None, None, None, None)
 
 
 def _do_nothing() -> None:

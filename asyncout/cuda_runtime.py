@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from time import perf_counter
 from typing import Any
 
 import torch
 
+from asyncout.cuda_driver import DriverEvent, copy_batch
 from asyncout.errors import StreamTypeError
+from asyncout.precise_sleep import precise_sleep
+from asyncout.runtime import Event
 
 
 class CudaRuntime:
@@ -44,9 +49,33 @@ class CudaRuntime:
         """
         return torch.cuda.Event(enable_timing=timing, blocking=blocking)
 
+    def new_pooled_event(self, *, blocking: bool = False) -> Event:
+        """Make an untimed event of the driver's, without torch's object around it."""
+        return DriverEvent(blocking)
+
     def is_capturing(self) -> bool:
         """Whether the current stream is being captured into a CUDA graph."""
         return torch.cuda.is_current_stream_capturing()
+
+    def empty_host(self, shape: tuple[int, ...], dtype: torch.dtype, pinned: bool) -> torch.Tensor:
+        """Make a host tensor, page-locked if asked for."""
+        return torch.empty(shape, dtype=dtype, device="cpu", pin_memory=pinned)
+
+    def copy_to_block(
+        self,
+        sources: Sequence[torch.Tensor],
+        block: torch.Tensor,
+        offsets: Sequence[int],
+        stream: Any,
+    ) -> None:
+        """Enqueue copies of contiguous tensors into a block of host bytes: one driver call."""
+        base = block.data_ptr()
+        copy_batch(
+            [base + offset for offset in offsets],
+            [source.data_ptr() for source in sources],
+            [source.nbytes for source in sources],
+            stream,
+        )
 
     def is_pinned(self, host_tensor: torch.Tensor) -> bool:
         """Whether a host tensor's memory is page-locked."""
@@ -58,8 +87,19 @@ class CudaRuntime:
         A thread that never touched CUDA has device 0 current, and a driver call
         there would make a context of hundreds of MiB on it (vllm issue 37449).
         """
+        if isinstance(event, DriverEvent):  # knows its own context
+            event.synchronize()
+            return
         with torch.cuda.device(device):
             event.synchronize()
+
+    def clock(self) -> float:
+        """Seconds on the host's clock."""
+        return perf_counter()
+
+    def sleep(self, seconds: float) -> None:
+        """Let the calling thread sleep with the least timer slack."""
+        precise_sleep(seconds)
 
 
 #: The one CUDA runtime of the process.

@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from asyncout.runtime import Event
 
 # Appended to from destructors, which run in any thread at any point, also inside
 # release_passed: deque.append takes no lock.
-_kept: deque[tuple[Event, Any]] = deque()
+_kept: deque[tuple[Event, Any, Callable[[Event], None]]] = deque()
 _lost: list[Any] = []
 _releasing = threading.Lock()
 
 
-def keep_until(event: Event, objects: Any) -> None:
-    """Hold a reference to `objects` until `event` has passed.
+def keep_until(event: Event, objects: Any, recycle: Callable[[Event], None]) -> None:
+    """Hold a reference to `objects` until `event` has passed; then `recycle` the event.
 
     Never waits and makes no driver call, so that a destructor may call it. The
     reference goes at the first :func:`release_passed` after the event.
     """
-    _kept.append((event, objects))
+    _kept.append((event, objects, recycle))
 
 
 def release_passed() -> None:
@@ -35,10 +36,12 @@ def release_passed() -> None:
         return
     try:
         for _ in range(len(_kept)):
-            event, objects = _kept.popleft()
-            if not event.query():
-                _kept.append((event, objects))
-            del event, objects
+            event, objects, recycle = _kept.popleft()
+            if event.query():
+                recycle(event)
+            else:
+                _kept.append((event, objects, recycle))
+            del objects
     finally:
         _releasing.release()
 

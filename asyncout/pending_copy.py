@@ -10,7 +10,7 @@ import torch
 from asyncout import inflight
 from asyncout.copy_path import CopyPath
 from asyncout.errors import DeviceMismatchError, GraphCaptureError
-from asyncout.stream import stream
+from asyncout.runtime import Event
 from asyncout.tree import gather, named_tensors, rebuild
 
 
@@ -26,11 +26,6 @@ class PendingCopy:
         Called on the copy stream with the host twin of `sources` (contents not yet
         there) to enqueue copies of its own before the event. Kept alive with it.
 
-    Attributes
-    ----------
-    host : record
-        Twin of `sources` on the host. Read it only after :meth:`wait`.
-
     Raises
     ------
     GraphCaptureError
@@ -39,7 +34,7 @@ class PendingCopy:
         A tensor is on another device than the streams. Nothing was enqueued.
     """
 
-    __slots__ = ("_event", "_kept", "_path", "host")
+    __slots__ = ("_event", "_host", "_kept", "_landing", "_path", "_sources")
 
     def __init__(
         self, path: CopyPath, sources: Any, then: Callable[[Any], None] | None = None
@@ -50,22 +45,40 @@ class PendingCopy:
         _check_can_copy(path, sources, tensors)
         inflight.release_passed()
 
-        arrived: list[torch.Tensor] = []
-        with stream(path.stream, path.main_stream):
-            try:
-                path.follow_main()
-                path.enqueue(tensors, arrived)
-                self.host: Any = rebuild(sources, iter(arrived))
-                if then is not None:
-                    then(self.host)
-                self._event = path.record()
-            except BaseException:
-                _leave_behind(path, (sources, arrived, then))
-                raise
+        self._path = path
+        self._sources = sources
+        self._host: Any = None
+        self._event: Event | None = None
+        self._landing = landing = path.prepare(tensors)
+        touched = (sources, landing, then)
+        switches = path.switches or then is not None
+        try:
+            if switches:
+                path.runtime.set_stream(path.stream)
+            path.follow_main()
+            landing.enqueue(path.stream)
+            if then is not None:
+                then(self.host())
+            self._event = path.record()
+        except BaseException:
+            _leave_behind(path, touched)
+            raise
+        finally:
+            if switches:
+                path.runtime.set_stream(path.main_stream)
         # Another stream reads the sources: without a reference the allocator would
         # give their memory to the main stream's next kernel.
-        self._path = path
-        self._kept = (sources, arrived, then)
+        self._kept = touched
+        path.look_at_memory(tensors, landing)
+
+    def host(self) -> Any:
+        """Give the twin of `sources` on the host; read it only after :meth:`wait`.
+
+        Making it takes time that is free until the copies have arrived.
+        """
+        if self._host is None:
+            self._host = rebuild(self._sources, iter(self._landing.arrivals()))
+        return self._host
 
     def wait(self) -> None:
         """Return when every copy has arrived, and let go of the sources.
@@ -75,17 +88,32 @@ class PendingCopy:
         Exception
             What the driver reports, as it reports it; the sources stay kept.
         """
-        self._path.wait(self._event)
-        self._kept = None
+        event = self._event
+        if event is None:
+            return
+        self._path.wait(event)
+        self.host()
+        self._event = self._kept = self._sources = self._landing = None  # type: ignore[assignment]
+        self._path.recycle(event)
+
+    def has_arrived(self) -> bool:
+        """Whether :meth:`wait` would return at once."""
+        event = self._event
+        # Asked again behind the query: another thread's wait may have given the event away.
+        return event is None or event.query() or self._event is None
 
     def make_stream_wait(self, stream: Any = None) -> None:
         """Make later work of `stream` (default: the main stream) wait for the copies."""
-        target = self._path.main_stream if stream is None else self._path.runtime.as_stream(stream)
-        target.wait_event(self._event)
+        event = self._event
+        if event is not None:
+            path = self._path
+            target = path.main_stream if stream is None else path.runtime.as_stream(stream)
+            event.wait(target)
 
     def __del__(self) -> None:
         if self._kept is not None:
-            inflight.keep_until(self._event, self._kept)
+            assert self._event is not None
+            inflight.keep_until(self._event, self._kept, self._path.recycle)
 
 
 def _check_can_copy(path: CopyPath, sources: Any, tensors: list[torch.Tensor]) -> None:
@@ -95,11 +123,12 @@ def _check_can_copy(path: CopyPath, sources: Any, tensors: list[torch.Tensor]) -
             "become part of the graph and its event would never pass; construct it after the "
             "capture, behind each replay"
         )
+    device = path.device
     for tensor in tensors:
-        if tensor.device != path.device and not tensor.is_cpu:
+        if tensor.device != device and not tensor.is_cpu:
             names = [name for name, part in named_tensors(sources) if part is tensor]
             raise DeviceMismatchError(
-                f"{names[0]} is on {tensor.device} and the streams are on {path.device}; use the "
+                f"{names[0]} is on {tensor.device} and the streams are on {device}; use the "
                 "streams of the device that computed it"
             )
 
@@ -107,7 +136,7 @@ def _check_can_copy(path: CopyPath, sources: Any, tensors: list[torch.Tensor]) -
 def _leave_behind(path: CopyPath, touched: Any) -> None:
     """Keep what the copies of a failed construction touch until they are done."""
     try:
-        inflight.keep_until(path.record(), touched)
+        inflight.keep_until(path.record(), touched, path.recycle)
     except Exception:
         # No event to be had. The one wait in a constructor, and only on this path:
         # returning would free memory under a running copy.

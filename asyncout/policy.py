@@ -14,8 +14,8 @@ from asyncout.errors import PolicyError
 AXES: dict[str, tuple[str, ...]] = {
     "streams": ("dual", "single"),
     "memory": ("pinned", "pageable"),
-    "wait": ("block", "spin"),
-    "copies": ("per_tensor",),
+    "wait": ("block", "spin", "hybrid"),
+    "copies": ("per_tensor", "batched"),
 }
 
 
@@ -31,11 +31,13 @@ class CopyPolicy:
     memory : {"pinned", "pageable"}
         Kind of the host memory that copies arrive in. Pageable destinations
         hold the host until the copy is done.
-    wait : {"block", "spin"}
+    wait : {"block", "spin", "hybrid"}
         "block" lets the waiting thread sleep in the driver; "spin" keeps it
-        running on a core and returns sooner.
-    copies : {"per_tensor"}
-        "per_tensor" makes one driver call and one allocation per tensor.
+        running on a core and returns sooner; "hybrid" sleeps for most of the
+        expected wait and spins for the rest.
+    copies : {"per_tensor", "batched"}
+        "per_tensor" makes one driver call and one allocation per tensor;
+        "batched" makes one of each for all of a step's results.
 
     Raises
     ------
@@ -45,8 +47,8 @@ class CopyPolicy:
 
     streams: str = "dual"
     memory: str = "pinned"
-    wait: str = "block"
-    copies: str = "per_tensor"
+    wait: str = "hybrid"
+    copies: str = "batched"
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -60,4 +62,4 @@ class CopyPolicy:
 ORIGINAL = CopyPolicy(streams="dual", memory="pinned", wait="block", copies="per_tensor")
 
 #: What an output uses when it is given no policy.
-DEFAULT = ORIGINAL
+DEFAULT = CopyPolicy()

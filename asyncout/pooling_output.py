@@ -114,8 +114,8 @@ class AsyncPoolingOutput(AsyncModelRunnerOutput):
     def _finish(self) -> ModelRunnerOutput:
         pooled: list[torch.Tensor | None] = [None] * self._requests
         if self._copy is not None:
+            parts = self._copy.host().parts  # before the wait: in the device's shadow
             self._copy.wait()
-            parts = self._copy.host.parts
             for start, stop in self._spans:
                 pooled[start:stop] = parts[start].unbind(0) if self._is_tensor else [parts[start]]
         self._model_runner_output.pooler_output = pooled

@@ -2,12 +2,13 @@
 
 Two runtimes implement it: :mod:`asyncout.cuda_runtime` on ``torch.cuda`` and
 :mod:`asyncout.virtual` in virtual time. A stream knows its runtime, and nothing
-else in the library asks which one it has. Copies need no method here: tensors
-speak torch on every runtime.
+else in the library asks which one it has. Tensors speak torch on every runtime, so a
+copy needs a method here only where it is to be more direct than torch's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
 import torch
@@ -26,6 +27,9 @@ class Event(Protocol):
 
     def query(self) -> bool:
         """Whether the point has passed; never waits."""
+
+    def wait(self, stream: Any = None) -> None:
+        """Hold later work of `stream` (default: the current one) until the point has passed."""
 
     def elapsed_time(self, end_event: Any) -> float:
         """Milliseconds from this event to a later one, both passed and timed."""
@@ -60,14 +64,38 @@ class Runtime(Protocol):
     def new_event(self, *, blocking: bool = False, timing: bool = False) -> Event:
         """Make an event; with `blocking` its ``synchronize`` sleeps, else it spins."""
 
+    def new_pooled_event(self, *, blocking: bool = False) -> Event:
+        """Make an untimed event to be recorded again and again, as cheaply as can be."""
+
     def is_capturing(self) -> bool:
         """Whether the current stream is being captured into a graph."""
+
+    def empty_host(self, shape: tuple[int, ...], dtype: torch.dtype, pinned: bool) -> torch.Tensor:
+        """Make a host tensor, page-locked if asked for and to be had."""
 
     def is_pinned(self, host_tensor: torch.Tensor) -> bool:
         """Whether a host tensor's memory is page-locked for this device."""
 
+    def copy_to_block(
+        self,
+        sources: Sequence[torch.Tensor],
+        block: torch.Tensor,
+        offsets: Sequence[int],
+        stream: Any,
+    ) -> None:
+        """Enqueue copies of contiguous tensors into a block of host bytes, as one if possible.
+
+        The current stream plays no part. The caller keeps sources and block.
+        """
+
     def synchronize_event(self, event: Any, device: torch.device) -> None:
         """Wait for `event` from any thread, touching no device but `device`."""
+
+    def clock(self) -> float:
+        """Seconds on the host's clock."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let the calling thread sleep, as exactly as the system can."""
 
 
 def runtime_of(stream: Any) -> Runtime:

@@ -23,9 +23,9 @@ CALIBRATION_RUNS = 5
 #: Warm-up rounds after which the host allocator must have all that a region needs.
 ALLOCATION_WARMUPS = 3
 
-#: Bytes up to which the virtual device moves data where only times matter: token ids and
-#: counts, without which no output can be read.
-SMALL_COPY = 64 << 10
+#: Bytes up to which the virtual device moves data where only times matter: token ids, counts
+#: and masks, without which no output can be read.
+SMALL_COPY = 5 << 20
 
 
 class NoDeviceError(RuntimeError):

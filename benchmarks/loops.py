@@ -75,8 +75,7 @@ def bare_step(device: BenchDevice, waiter: Waiter, compute_s: float, steps: int)
     begin = device.clock()
     for _ in range(steps):
         device.busy(compute_s)
-        event = waiter.new_event()
-        event.record(device.main)
+        event = waiter.record(device.main)
         if pending is not None:
             waiter.wait(pending)
         pending = event
@@ -157,13 +156,13 @@ def wait_once(device: BenchDevice, waiter: Waiter, seconds: float) -> tuple[floa
         device time; the launch itself, a few microseconds, is in it on both arms.
         CPU time of the wait over its wall time.
     """
-    start, end, event = device.event(), device.event(), waiter.new_event()
+    start, end = device.event(), device.event()
     device.synchronize()
     begin = device.clock()
     start.record(device.main)
     device.busy(seconds)
     end.record(device.main)
-    event.record(device.main)
+    event = waiter.record(device.main)
     wait_begin, cpu_begin = device.clock(), device.cpu_clock()
     waiter.wait(event)
     cpu, back = device.cpu_clock() - cpu_begin, device.clock()

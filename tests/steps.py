@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from asyncout import (
+    AXES,
     AsyncOutput,
     CopyPolicy,
     LogprobsTensors,
@@ -21,10 +23,8 @@ COMPUTE_SECONDS = 1e-3
 
 #: Every combination of the policies' axes.
 ALL_POLICIES = [
-    CopyPolicy(streams=streams, memory=memory, wait=wait)
-    for streams in ("dual", "single")
-    for memory in ("pinned", "pageable")
-    for wait in ("block", "spin")
+    CopyPolicy(**dict(zip(AXES, choices, strict=True)))
+    for choices in itertools.product(*AXES.values())
 ]
 
 

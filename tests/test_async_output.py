@@ -15,6 +15,7 @@ import torch
 from steps import ALL_POLICIES, Box, policy_name
 
 from asyncout import (
+    ORIGINAL,
     AsyncOutput,
     CopyPolicy,
     CountOutOfRangeError,
@@ -135,7 +136,7 @@ def test_a_field_that_an_engine_adds_to_its_own_types_arrives(box: Box) -> None:
     sampled = EngineSamplerOutput(box.computed([[7]], torch.int64), None, None, box.computed([5]))
     output = AsyncOutput(box.runner_output(1), sampled, box.computed([1]), box.main, box.copy)
     assert output.get_output().sampled_token_ids == [[7]]
-    assert output._copy.host.sampler_output.entropy.tolist() == [5]
+    assert output._copy.host().sampler_output.entropy.tolist() == [5]
 
 
 def test_ragged_counts_give_the_boundaries_of_their_logprobs(box: Box) -> None:
@@ -213,7 +214,7 @@ def test_results_are_read_only_after_their_copies(box: Box) -> None:
     assert output.get_output().sampled_token_ids == [[21], [22]]
 
 
-@pytest.mark.guards("asyncout/pending_copy.py", "self._kept = (sources, arrived, then)")
+@pytest.mark.guards("asyncout/pending_copy.py", "self._kept = touched")
 def test_sources_that_only_the_output_knows_are_not_reused_before_they_are_read(box: Box) -> None:
     # torchrec issue 4231
     output = box.output([[31], [32]], logprobs=box.logprobs(2))
@@ -230,18 +231,20 @@ def test_sources_are_let_go_once_they_have_been_read(box: Box) -> None:
     assert output._copy._kept is None
 
 
-@pytest.mark.guards("asyncout/pending_copy.py", "inflight.keep_until(self._event, self._kept)")
-@pytest.mark.guards("asyncout/inflight.py", "_kept.append((event, objects))")
+@pytest.mark.guards(
+    "asyncout/pending_copy.py", "inflight.keep_until(self._event, self._kept, self._path.recycle)"
+)
+@pytest.mark.guards("asyncout/inflight.py", "_kept.append((event, objects, recycle))")
 def test_an_output_dropped_unread_keeps_what_its_copies_touch(box: Box) -> None:
     output = box.output([[41], [42]])
-    host = output._copy.host  # what the running copy writes to
+    host = output._copy.host()  # what the running copy writes to
     del output
     box.overwrite_freed_memory()
     box.vm.synchronize()
     assert host.sampler_output.sampled_token_ids.tolist() == [[41], [42]]
 
 
-@pytest.mark.guards("asyncout/inflight.py", "_kept.append((event, objects))", nth=2)
+@pytest.mark.guards("asyncout/inflight.py", "_kept.append((event, objects, recycle))", nth=2)
 @pytest.mark.guards("asyncout/pending_copy.py", "inflight.release_passed()")
 def test_what_was_dropped_is_kept_until_its_copies_are_done_and_no_longer(box: Box) -> None:
     before = inflight.kept_count()
@@ -276,7 +279,10 @@ def test_results_of_a_step_do_not_change_while_later_steps_run(box: Box) -> None
     assert logprobs.tolist() == [[0, 1], [2, 3]]
 
 
-@pytest.mark.guards("asyncout/pending_copy.py", "target.wait_event(self._event)")
+@pytest.mark.guards(
+    "asyncout/pending_copy.py",
+    "event.wait(target if stream is None else self._path.runtime.as_stream(stream))",
+)
 def test_a_replay_that_overwrites_the_sources_waits_when_it_is_told_to(box: Box) -> None:
     # sglang-omni issue 1369
     static = box.computed([[61]], torch.int64)
@@ -302,11 +308,11 @@ def test_the_main_stream_is_current_after_construction(box: Box, policy: CopyPol
 
 @pytest.mark.parametrize("kind", ["copy", "record", "allocate"])
 @pytest.mark.guards(
-    "asyncout/pending_copy.py", "inflight.keep_until(path.record(), touched)", only="copy"
+    "asyncout/pending_copy.py",
+    "inflight.keep_until(path.record(), touched, path.recycle)",
+    only="copy",
 )
-@pytest.mark.guards(
-    "asyncout/pending_copy.py", "_leave_behind(path, (sources, arrived, then))", only="record"
-)
+@pytest.mark.guards("asyncout/pending_copy.py", "_leave_behind(path, touched)", only="record")
 def test_a_construction_that_fails_half_way_leaves_nothing_behind(box: Box, kind: str) -> None:
     sampled = SamplerOutput(
         sampled_token_ids=box.computed([[71]], torch.int64), num_nans=box.computed([0])
@@ -318,7 +324,8 @@ def test_a_construction_that_fails_half_way_leaves_nothing_behind(box: Box, kind
     with pytest.raises(RuntimeError, match="planted"):
         AsyncOutput(box.runner_output(1), sampled, counts, box.main, box.copy)
     assert box.vm.current_stream() == box.main
-    assert inflight.kept_count() == before + 1
+    # Without a block nothing was enqueued; else what was is kept.
+    assert inflight.kept_count() == before + (kind != "allocate")
     del sampled, counts, sources
     # The next step is not disturbed, and what was kept goes.
     assert box.output([[72]]).get_output().sampled_token_ids == [[72]]
@@ -336,7 +343,7 @@ def test_where_no_event_is_to_be_had_a_failed_construction_waits_for_its_copies(
 
     monkeypatch.setattr("asyncout.virtual.VirtualEvent.record", refuse)
     with pytest.raises(RuntimeError, match="planted"):
-        box.output([[1]])
+        box.output([[1]], policy=ORIGINAL)
     assert box.copy.queue.last.done  # nothing still reads what the caller may now free
     assert inflight.kept_count() == 0
 
@@ -370,7 +377,7 @@ def test_an_aux_output_that_cannot_enqueue_fails_the_construction(box: Box) -> N
 # --- the aux output, faults and NaNs ----------------------------------------------------------
 
 
-@pytest.mark.guards("asyncout/pending_copy.py", "then(self.host)")
+@pytest.mark.guards("asyncout/pending_copy.py", "then(self.host())")
 def test_an_aux_output_copies_on_the_copy_stream_and_is_processed_once(box: Box) -> None:
     aux = Aux(box, [81, 82])
     sampled = SamplerOutput(

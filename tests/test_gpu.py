@@ -96,7 +96,7 @@ def test_the_memory_obtained_is_the_memory_asked_for(
     device: BenchDevice, policy: CopyPolicy
 ) -> None:
     output = small_output(device, 1, policy=policy)
-    host = output._copy.host.sampler_output.sampled_token_ids
+    host = output._copy.host().sampler_output.sampled_token_ids
     assert host.is_pinned() == (policy.memory == "pinned")
     assert output.memory == policy.memory
     output.get_output()
@@ -106,9 +106,8 @@ def test_the_memory_obtained_is_the_memory_asked_for(
 def test_the_blocking_flag_is_honoured(device: BenchDevice, wait: str) -> None:
     # vllm issue 47081, pytorch issue 189017
     waiter = waiter_for(CopyPolicy(wait=wait), device.runtime, device.main.device)
-    event = waiter.new_event()
     device.busy(BEHIND_S)
-    event.record(device.main)
+    event = waiter.record(device.main)
     wall, cpu = time.perf_counter(), time.thread_time()
     waiter.wait(event)
     burnt = (time.thread_time() - cpu) / (time.perf_counter() - wall)

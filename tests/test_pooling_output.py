@@ -6,7 +6,13 @@ import pytest
 import torch
 from steps import ALL_POLICIES, Box, policy_name
 
-from asyncout import AsyncPoolingOutput, CopyPolicy, KVConnectorOutput, LengthMismatchError
+from asyncout import (
+    ORIGINAL,
+    AsyncPoolingOutput,
+    CopyPolicy,
+    KVConnectorOutput,
+    LengthMismatchError,
+)
 
 
 @pytest.fixture
@@ -42,7 +48,8 @@ def test_all_rows_finished_travel_in_one_copy_and_come_back_as_views(
 
 def test_only_finished_rows_are_copied_and_neighbours_share_a_copy(box: Box) -> None:
     values = torch.arange(10.0).view(5, 2)
-    output = pooled(box, box.computed(values, torch.float32), [True, True, False, False, True])
+    finished = [True, True, False, False, True]
+    output = pooled(box, box.computed(values, torch.float32), finished, policy=ORIGINAL)
     rows = output.get_output().pooler_output
     assert [None if row is None else row.tolist() for row in rows] == [
         [0.0, 1.0],

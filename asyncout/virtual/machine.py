@@ -262,6 +262,10 @@ class VirtualMachine:
             self.log(f"{event} = vm.new_event(blocking={blocking}, timing={timing})")
             return event
 
+    def new_pooled_event(self, *, blocking: bool = False) -> VirtualEvent:
+        """Make an event to be recorded again and again; only the first one costs."""
+        return self.new_event(blocking=blocking)
+
     def is_capturing(self) -> bool:
         """Whether :meth:`begin_capture` was called last."""
         return self._capturing
@@ -391,9 +395,47 @@ class VirtualMachine:
         bandwidth = (
             self.profile.d2h_pinned_bytes_per_s if pinned else self.profile.d2h_pageable_bytes_per_s
         )
-        op = self._copy("d2h", source, bandwidth, lambda: target.copy_(contents))
+        stream, name = self._stream_for(source), self.name_of(source)
+        op = self._copy(
+            "d2h", name, source.nbytes, stream, bandwidth, lambda: target.copy_(contents)
+        )
         if not (pinned and non_blocking):
             self._hold(op)
+
+    def copy_to_block(
+        self,
+        sources: Sequence[torch.Tensor],
+        block: torch.Tensor,
+        offsets: Sequence[int],
+        stream: Any,
+    ) -> None:
+        """Copy contiguous tensors into a block of host bytes, as one operation.
+
+        A batch occupies the copy engine once: its bytes and one latency.
+        """
+        with self.lock:
+            pairs = []
+            for source, offset in zip(sources, offsets, strict=True):
+                assert isinstance(source, VirtualTensor)
+                part = block[offset : offset + source.nbytes]
+                target = part.view(source.dtype).view(tuple(source.shape))
+                poison(target)
+                pairs.append((target, source.contents))
+
+            def effect() -> None:
+                for target, contents in pairs:
+                    target.copy_(contents)
+
+            pinned = self.is_pinned(block)
+            bandwidth = (
+                self.profile.d2h_pinned_bytes_per_s
+                if pinned
+                else self.profile.d2h_pageable_bytes_per_s
+            )
+            num_bytes = sum(source.nbytes for source in sources)
+            op = self._copy("d2h", "batch", num_bytes, self.as_stream(stream), bandwidth, effect)
+            if not pinned:
+                self._hold(op)
 
     def copy_to_device(
         self, target: VirtualTensor, source: torch.Tensor, non_blocking: bool
@@ -404,7 +446,10 @@ class VirtualMachine:
         bandwidth = (
             self.profile.h2d_pinned_bytes_per_s if pinned else self.profile.h2d_pageable_bytes_per_s
         )
-        op = self._copy("h2d", target, bandwidth, lambda: contents.copy_(values))
+        stream, name = self._stream_for(target), self.name_of(target)
+        op = self._copy(
+            "h2d", name, target.nbytes, stream, bandwidth, lambda: contents.copy_(values)
+        )
         if not (pinned and non_blocking):
             self._hold(op)
 
@@ -419,16 +464,19 @@ class VirtualMachine:
         return packed
 
     def _copy(
-        self, kind: str, device_side: VirtualTensor, bandwidth: float, effect: Callable[[], Any]
+        self,
+        kind: str,
+        name: str,
+        num_bytes: int,
+        stream: VirtualStream,
+        bandwidth: float,
+        effect: Callable[[], Any],
     ) -> Op:
         self.fault("copy")
         self.call("copy")
-        stream = self._stream_for(device_side)
         device = self._devices[stream.device.index]
-        num_bytes = device_side.numel() * device_side.element_size()
         seconds = self.profile.copy_latency_s + num_bytes / bandwidth
         engine = device.to_host if kind == "d2h" else device.to_device
-        name = self.name_of(device_side)
         if num_bytes > self.moves_up_to:
             effect = _nothing
         self.log(f"# {kind} of {name}, {num_bytes} bytes, on {stream}")
@@ -446,6 +494,10 @@ class VirtualMachine:
         return stream
 
     # --- the host --------------------------------------------------------------------------
+
+    def clock(self) -> float:
+        """Seconds of virtual time on the host."""
+        return self.now
 
     def host_work(self, seconds: float) -> None:
         """Let the host compute for `seconds`."""
