@@ -13,16 +13,13 @@ from asyncout.checks import check_step
 from asyncout.convert import cut_to_counts, row_boundaries
 from asyncout.copy_path import copy_path
 from asyncout.errors import ExpertFaultError, FaultMonitorMissingError, NanLogitsError
-from asyncout.once import Once
 from asyncout.outputs import (
-    AsyncModelRunnerOutput,
     FaultMonitor,
-    KVConnectorOutput,
     ModelRunnerOutput,
     PendingAuxOutput,
     SamplerOutput,
 )
-from asyncout.pending_copy import PendingCopy
+from asyncout.pending_output import PendingOutput
 from asyncout.policy import DEFAULT, CopyPolicy
 
 #: Default of ``raise_on_nan_logits``; read once, so that no step pays for it.
@@ -40,13 +37,13 @@ class _Step:
 
     sampler_output: Any
     token_counts: torch.Tensor
-    prompt_logprobs: dict[str, Any]
-    prompt_token_id_logprobs: dict[str, torch.Tensor] | None
-    rejected_counts: torch.Tensor | None
-    fault_flag: torch.Tensor | None
+    prompt_logprobs: dict[str, Any] | None = None
+    prompt_token_id_logprobs: dict[str, torch.Tensor] | None = None
+    rejected_counts: torch.Tensor | None = None
+    fault_flag: torch.Tensor | None = None
 
 
-class AsyncOutput(AsyncModelRunnerOutput):
+class AsyncOutput(PendingOutput):
     """A decode step's results, copied to the host behind the engine's back.
 
     Constructing it enqueues the copies and returns; it never waits for the GPU
@@ -111,96 +108,44 @@ class AsyncOutput(AsyncModelRunnerOutput):
         fault_monitor: FaultMonitor | None = None,
         raise_on_nan_logits: bool | None = None,
     ) -> None:
-        path = copy_path(policy, main_stream, copy_stream)
+        super().__init__(model_runner_output, copy_path(policy, main_stream, copy_stream))
         check_step(model_runner_output, sampler_output, num_sampled_tokens)
-        if check_ep_fault and fault_monitor is None:
-            raise FaultMonitorMissingError(
-                "check_ep_fault is set and there is no fault_monitor to ask; pass the object "
-                "whose query_fault() gives the flag, or leave check_ep_fault False"
-            )
-        aux = pending_aux_output
-        self._model_runner_output = model_runner_output
         self._aux = pending_aux_output
-        self._fault_monitor = fault_monitor if check_ep_fault else None
+        self._fault_monitor: FaultMonitor | None = None
         self._raise_on_nans = (
             RAISE_ON_NAN_LOGITS if raise_on_nan_logits is None else raise_on_nan_logits
         )
-        self._path = path
-        step = _Step(
-            sampler_output=sampler_output,
-            token_counts=num_sampled_tokens,
-            prompt_logprobs=model_runner_output.prompt_logprobs_dict,
-            prompt_token_id_logprobs=getattr(
-                model_runner_output, "prompt_token_id_logprobs_dict", None
-            ),
-            rejected_counts=None if aux is None else getattr(sampler_output, "num_rejected", None),
-            fault_flag=self._fault_monitor.query_fault() if self._fault_monitor else None,
-        )
-        self._copy = PendingCopy(
-            path, step, None if aux is None else partial(_enqueue_aux_copy, aux)
-        )
-        self._outcome: Once[ModelRunnerOutput] = Once()
+        step = _Step(sampler_output, num_sampled_tokens)
+        if model_runner_output.prompt_logprobs_dict:
+            step.prompt_logprobs = model_runner_output.prompt_logprobs_dict
+        by_id = getattr(model_runner_output, "prompt_token_id_logprobs_dict", None)
+        if by_id:
+            step.prompt_token_id_logprobs = by_id
+        if check_ep_fault:
+            self._fault_monitor = _require(fault_monitor)
+            step.fault_flag = self._fault_monitor.query_fault()
+        if pending_aux_output is None:
+            self._enqueue(step)
+        else:
+            step.rejected_counts = getattr(sampler_output, "num_rejected", None)
+            self._enqueue(step, partial(_enqueue_aux_copy, pending_aux_output))
 
-    @property
-    def memory(self) -> str:
-        """Kind of host memory that was really obtained: "pinned" or "pageable"."""
-        return self._path.memory
-
-    def get_output(self) -> ModelRunnerOutput:
-        """Wait for the copies, fill in the model runner output and return it.
-
-        The work is done once; later calls, from any thread, give the same object
-        or raise the same error.
-
-        Returns
-        -------
-        ModelRunnerOutput
-            The object given at construction.
-
-        Raises
-        ------
-        CountOutOfRangeError
-            A request's count is negative or above W.
-        ExpertFaultError
-            The fault flag was set. Outranks every other error.
-        NanLogitsError
-            Logits held NaNs and `raise_on_nan_logits` is set. Everything else has
-            been filled in.
-        """
-        return self._outcome.get(self._finish)
-
-    def make_stream_wait(self, stream: Any = None) -> None:
-        """Make later work of a stream wait until the copies have read their sources.
-
-        Needed before that work writes to the same tensors in place, as the replay
-        of a CUDA graph does. Freeing the tensors needs nothing.
-
-        Parameters
-        ----------
-        stream : torch.cuda.Stream, optional
-            Default: the main stream. The host does not wait.
-        """
-        self._copy.make_stream_wait(stream)
-
-    def get_kv_connector_output(self) -> KVConnectorOutput | None:
-        """Give the KV connector's output at once; never waits, never raises."""
-        return self._model_runner_output.kv_connector_output
-
-    def _finish(self) -> ModelRunnerOutput:
-        host = self._copy.host()  # before the wait: in the device's shadow
-        self._copy.wait()
+    def _finish(self) -> None:
+        host = self._host_twin()  # before the wait: in the device's shadow
+        self._wait()
         try:
             # First and whatever follows: its owner waits for its buffers.
             aux_result = self._aux.process_output() if self._aux else None
         finally:
-            self._raise_on_fault(host)
+            if self._fault_monitor is not None:
+                self._raise_on_fault(self._fault_monitor, host)
         self._fill_in(host, aux_result)
-        return self._model_runner_output
 
-    def _raise_on_fault(self, host: _Step) -> None:
-        if self._fault_monitor is None or host.fault_flag is None or not host.fault_flag.item():
+    @staticmethod
+    def _raise_on_fault(monitor: FaultMonitor, host: _Step) -> None:
+        if host.fault_flag is None or not host.fault_flag.item():
             return
-        mask = self._fault_monitor.query_active_mask().tolist()
+        mask = monitor.query_active_mask().tolist()
         dead = [rank for rank, is_dead in enumerate(mask) if is_dead]
         raise ExpertFaultError(
             f"expert-parallel fault during this step: rank mask {mask} (1 = dead), dead ranks "
@@ -217,7 +162,8 @@ class AsyncOutput(AsyncModelRunnerOutput):
         if sampled.logprobs_tensors is not None:
             boundaries = row_boundaries(sampled.logprobs_tensors, counts, ids.shape[1])
             output.logprobs = sampled.logprobs_tensors.tolists(boundaries)
-        output.prompt_logprobs_dict = step.prompt_logprobs
+        if step.prompt_logprobs is not None:
+            output.prompt_logprobs_dict = step.prompt_logprobs
         if step.prompt_token_id_logprobs is not None:
             output.prompt_token_id_logprobs_dict = step.prompt_token_id_logprobs
         if self._aux is not None:
@@ -233,6 +179,15 @@ class AsyncOutput(AsyncModelRunnerOutput):
             raise NanLogitsError(
                 f"NaN logits in {len(bad)} of {len(nans)} requests (request: count): {counts}"
             )
+
+
+def _require(fault_monitor: FaultMonitor | None) -> FaultMonitor:
+    if fault_monitor is None:
+        raise FaultMonitorMissingError(
+            "check_ep_fault is set and there is no fault_monitor to ask; pass the object whose "
+            "query_fault() gives the flag, or leave check_ep_fault False"
+        )
+    return fault_monitor
 
 
 def _enqueue_aux_copy(aux: PendingAuxOutput, step: _Step) -> None:

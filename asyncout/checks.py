@@ -23,34 +23,40 @@ def check_step(model_runner_output: Any, sampler_output: Any, counts: Any) -> No
     """
     requests = len(model_runner_output.req_ids)
     ids = sampler_output.sampled_token_ids
-    if ids.ndim != 2 or ids.shape[0] != requests:
+    if ids.ndim != 2 or len(ids) != requests:
         _refuse("sampled_token_ids", ids, f"[{requests}, W]", requests)
-    if tuple(counts.shape) != (requests,):
+    per_request = (requests,)
+    if counts.shape != per_request:
         _refuse("num_sampled_tokens", counts, f"[{requests}]", requests)
     nans = getattr(sampler_output, "num_nans", None)
-    if nans is not None and tuple(nans.shape) != (requests,):
+    if nans is not None and nans.shape != per_request:
         _refuse("num_nans", nans, f"[{requests}]", requests)
     if sampler_output.logprobs_tensors is not None:
         _check_logprobs(sampler_output.logprobs_tensors, requests)
     masks = getattr(sampler_output, "sampling_mask_tensors", None)
     if masks is not None:
-        rows = requests * masks.rows_per_request
-        for name in ("token_ids", "packed_mask", "counts"):
-            if getattr(masks, name).shape[0] != rows:
-                _refuse(
-                    f"sampling_mask_tensors.{name}",
-                    getattr(masks, name),
-                    f"[{rows}, ...] (rows_per_request is {masks.rows_per_request})",
-                    requests,
-                )
+        _check_masks(masks, requests)
+
+
+def _check_masks(masks: Any, requests: int) -> None:
+    rows = requests * masks.rows_per_request
+    for name in ("token_ids", "packed_mask", "counts"):
+        if getattr(masks, name).shape[0] != rows:
+            _refuse(
+                f"sampling_mask_tensors.{name}",
+                getattr(masks, name),
+                f"[{rows}, ...] (rows_per_request is {masks.rows_per_request})",
+                requests,
+            )
 
 
 def _check_logprobs(logprobs: Any, requests: int) -> None:
     ids, values, ranks = logprobs[0], logprobs[1], logprobs[2]
-    if values.shape != ids.shape:
-        _refuse("logprobs_tensors.logprobs", values, str(list(ids.shape)), requests)
-    if ranks.shape[0] != ids.shape[0]:
-        _refuse("logprobs_tensors.selected_token_ranks", ranks, f"[{ids.shape[0]}]", requests)
+    shape = ids.shape
+    if values.shape != shape:
+        _refuse("logprobs_tensors.logprobs", values, str(list(shape)), requests)
+    if len(ranks) != shape[0]:
+        _refuse("logprobs_tensors.selected_token_ranks", ranks, f"[{shape[0]}]", requests)
     boundaries = getattr(logprobs, "cu_num_generated_tokens", None)
     if boundaries is not None and len(boundaries) != requests + 1:
         raise LengthMismatchError(
@@ -58,7 +64,7 @@ def _check_logprobs(logprobs: Any, requests: int) -> None:
             f"{requests} requests; give {requests + 1}, from 0 to the number of rows"
         )
     on_device = getattr(logprobs, "cu_num_generated_tokens_tensor", None)
-    if on_device is not None and tuple(on_device.shape) != (requests + 1,):
+    if on_device is not None and on_device.shape != (requests + 1,):
         _refuse(
             "logprobs_tensors.cu_num_generated_tokens_tensor",
             on_device,

@@ -42,6 +42,8 @@ class CopyPath:
         stream under ``streams="dual"``, else the main stream.
     device : torch.device
         Of both streams, and of every tensor that this path copies.
+    may_mismatch : bool
+        Whether there is a device that a tensor could be on by mistake.
     switches : bool
         Whether copies need their stream to be current.
     memory : {"pinned", "pageable"}
@@ -76,32 +78,23 @@ class CopyPath:
         self.stream: Stream = copy if dual else main
         self.device: torch.device = main.device
         self.memory = policy.memory
-        self._memory_is_known = policy.memory != "pinned"
-        transfer = transfer_for(policy, runtime)
+        self.memory_is_known = policy.memory != "pinned"
+        self.may_mismatch = runtime.device_count() > 1
+        transfer = transfer_for(policy, runtime, self.stream)
         waiter = waiter_for(policy, runtime, main.device)
         self.switches = transfer.on_current_stream
         self.prepare: Callable[[Sequence[torch.Tensor]], Landing] = transfer.prepare
         self.wait: Callable[[Event], None] = waiter.wait
         self.recycle: Callable[[Event], None] = waiter.recycle
         self._record = waiter.record
-        # On one stream the order of work is the order of calls. With two, copies that are
-        # made as the original makes them also wait as it does, by a new event each time.
-        self._marker: Event | None = None
-        self.follow_main: Callable[[], None] = _do_nothing
+        self.follow_main: Callable[[], None] = _do_nothing  # the order of work is that of calls
         if dual:
-            self.follow_main = self._wait_for_main
-            if not self.switches:
-                self._marker = runtime.new_pooled_event()
-                self.follow_main = self._wait_for_marker
+            # Copies that are made as the original makes them also wait as it does.
+            own_event = self.switches
+            self.follow_main = self._wait_stream if own_event else runtime.follower(main, copy)
 
-    def _wait_for_main(self) -> None:
+    def _wait_stream(self) -> None:
         self.stream.wait_stream(self.main_stream)
-
-    def _wait_for_marker(self) -> None:
-        # A waiting stream keeps the point that it was told of: the marker may move on.
-        assert self._marker is not None
-        self._marker.record(self.main_stream)
-        self._marker.wait(self.stream)
 
     def record(self) -> Event:
         """Record an event behind the copies enqueued so far."""
@@ -113,12 +106,10 @@ class CopyPath:
         Drivers fall back without a word (vllm issues 312 and 41496: WSL), and asking
         earlier would have to make a CUDA context.
         """
-        if self._memory_is_known:
-            return
         for source, destination in zip(sources, landing.arrivals(), strict=True):
             if source.is_cpu or source.numel() == 0:
                 continue  # neither tells anything: not copied, or no memory at all
-            self._memory_is_known = True
+            self.memory_is_known = True
             if not self.runtime.is_pinned(destination):
                 self.memory = "pageable"
                 warnings.warn(

@@ -12,7 +12,8 @@ ctypes lets go of the interpreter lock in calls of a ``CDLL`` and keeps it in th
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -81,7 +82,7 @@ class Driver:
         self.context_set_current = _function(returns, "cuCtxSetCurrent", pointer)
         self._error_name = _function(returns, "cuGetErrorName", ctypes.c_int, pointer)
         # Since CUDA 13; the first form of the call, of 12.8, has one argument more.
-        self.copy_batch = None
+        self.copy_batch: Any = None
         if hasattr(waits, "cuMemcpyBatchAsync_v2"):
             self.copy_batch = _function(
                 waits,
@@ -134,32 +135,34 @@ class DriverEvent:
 
     Attributes
     ----------
+    handle : int
+        The driver's.
     recorded_at : float
     spins : bool
         Notes of whoever records it.
     """
 
-    __slots__ = ("_context", "_driver", "_handle", "recorded_at", "spins")
+    __slots__ = ("_context", "_driver", "handle", "recorded_at", "spins")
 
     def __init__(self, blocking: bool) -> None:
         self._driver = driver()
         handle, context = ctypes.c_void_p(), ctypes.c_void_p()
         flags = EVENT_DISABLE_TIMING | (EVENT_BLOCKING_SYNC if blocking else 0)
-        self._handle = 0
+        self.handle = 0
         self._driver.check(self._driver.context_current(ctypes.byref(context)), "cuCtxGetCurrent")
         self._driver.check(self._driver.event_create(ctypes.byref(handle), flags), "cuEventCreate")
-        self._handle = handle.value or 0
+        self.handle = handle.value or 0
         self._context = context.value
 
     def record(self, stream: Any = None) -> None:
         """Mark the end of the work now in `stream`."""
-        result = self._driver.event_record(self._handle, stream.cuda_stream)
+        result = self._driver.event_record(self.handle, stream.cuda_stream)
         if result:
             self._driver.check(result, "cuEventRecord")
 
     def wait(self, stream: Any = None) -> None:
         """Make later work of `stream` wait for this event."""
-        result = self._driver.stream_wait_event(stream.cuda_stream, self._handle, 0)
+        result = self._driver.stream_wait_event(stream.cuda_stream, self.handle, 0)
         if result:
             self._driver.check(result, "cuStreamWaitEvent")
 
@@ -176,10 +179,10 @@ class DriverEvent:
 
     def query(self) -> bool:
         """Whether the event has passed; never waits."""
-        result = self._driver.event_query(self._handle)
+        result = self._driver.event_query(self.handle)
         if result == INVALID_CONTEXT:
             self._enter_context()
-            result = self._driver.event_query(self._handle)
+            result = self._driver.event_query(self.handle)
         if result == NOT_READY:
             return False
         if result:
@@ -188,10 +191,10 @@ class DriverEvent:
 
     def synchronize(self) -> None:
         """Wait for the event, without the interpreter lock."""
-        result = self._driver.event_synchronize(self._handle)
+        result = self._driver.event_synchronize(self.handle)
         if result == INVALID_CONTEXT:
             self._enter_context()
-            result = self._driver.event_synchronize(self._handle)
+            result = self._driver.event_synchronize(self.handle)
         if result:
             self._driver.check(result, "cuEventSynchronize")
 
@@ -200,38 +203,57 @@ class DriverEvent:
         self._driver.check(self._driver.context_set_current(self._context), "cuCtxSetCurrent")
 
     def __del__(self) -> None:
-        if self._handle:
-            self._driver.event_destroy(self._handle)
+        if self.handle:
+            self._driver.event_destroy(self.handle)
 
 
-def copy_batch(
-    destinations: Sequence[int], sources: Sequence[int], sizes: Sequence[int], stream: Any
-) -> None:
-    """Enqueue copies from device addresses to host addresses.
+def stream_follower(marker: DriverEvent, main: Any, copy: Any) -> Callable[[], None]:
+    """Give a function that records `marker` in `main` and makes `copy` wait for it."""
+    calls = driver()
+    record, hold = calls.event_record, calls.stream_wait_event
+    handle, main_handle, copy_handle = marker.handle, main.cuda_stream, copy.cuda_stream
 
-    Parameters
-    ----------
-    destinations, sources, sizes : sequence of int
-        Addresses and bytes, equally many; no size is 0.
-    stream : torch.cuda.Stream
+    def follow() -> None:
+        result = record(handle, main_handle) or hold(copy_handle, handle, 0)
+        if result:
+            calls.check(result, "cuEventRecord or cuStreamWaitEvent")
+
+    follow.marker = marker  # type: ignore[attr-defined]  # the handle is good while it lives
+    return follow
+
+
+def batch_copier(
+    stream: Any,
+) -> Callable[[Sequence[int], Sequence[int], Sequence[int]], None]:
+    """Give a function that enqueues copies from device to host addresses on `stream`.
+
+    Its arguments are destinations, sources and sizes in bytes, equally many.
     """
-    calls, handle, count = driver(), stream.cuda_stream, len(sizes)
-    if count > FEW_COPIES and calls.copy_batch and handle not in DEFAULT_STREAM_HANDLES:
-        array = array_type(count)
-        result = calls.copy_batch(
-            array(*destinations),
-            array(*sources),
-            array(*sizes),
-            count,
-            calls.attributes,
-            calls.attribute_starts,
-            1,
-            handle,
-        )
-        if result:
-            calls.check(result, "cuMemcpyBatchAsync")
-        return
-    for destination, source, size in zip(destinations, sources, sizes, strict=True):
-        result = calls.copy_to_host(destination, source, size, handle)
-        if result:
-            calls.check(result, "cuMemcpyDtoHAsync")
+    calls, handle = driver(), stream.cuda_stream
+    batch, one = calls.copy_batch, calls.copy_to_host
+    attributes, starts = calls.attributes, calls.attribute_starts
+    fewest = FEW_COPIES if batch and handle not in DEFAULT_STREAM_HANDLES else sys.maxsize
+
+    def copy(destinations: Sequence[int], sources: Sequence[int], sizes: Sequence[int]) -> None:
+        count = len(sizes)
+        if count > fewest:
+            array = array_type(count)
+            result = batch(
+                array(*destinations),
+                array(*sources),
+                array(*sizes),
+                count,
+                attributes,
+                starts,
+                1,
+                handle,
+            )
+            if result:
+                calls.check(result, "cuMemcpyBatchAsync")
+            return
+        for destination, source, size in zip(destinations, sources, sizes, strict=True):
+            result = one(destination, source, size, handle)
+            if result:
+                calls.check(result, "cuMemcpyDtoHAsync")
+
+    return copy

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
 import torch
 
-from asyncout.cuda_driver import DriverEvent, copy_batch
+from asyncout.cuda_driver import DriverEvent, batch_copier, stream_follower
 from asyncout.errors import StreamTypeError
 from asyncout.precise_sleep import precise_sleep
-from asyncout.runtime import Event
+from asyncout.runtime import BlockCopier, Event
 
 
 class CudaRuntime:
@@ -39,7 +39,7 @@ class CudaRuntime:
 
     def set_stream(self, stream: Any) -> None:
         """Make `stream`, and its device, current for the calling thread."""
-        torch.cuda.set_stream(stream)
+        _set_stream(stream.stream_id, stream.device_index, stream.device_type)
 
     def new_event(self, *, blocking: bool = False, timing: bool = False) -> torch.cuda.Event:
         """Make an event; with `blocking` its ``synchronize`` sleeps, else it spins.
@@ -55,27 +55,41 @@ class CudaRuntime:
 
     def is_capturing(self) -> bool:
         """Whether the current stream is being captured into a CUDA graph."""
-        return torch.cuda.is_current_stream_capturing()
+        return _is_capturing()
 
     def empty_host(self, shape: tuple[int, ...], dtype: torch.dtype, pinned: bool) -> torch.Tensor:
         """Make a host tensor, page-locked if asked for."""
         return torch.empty(shape, dtype=dtype, device="cpu", pin_memory=pinned)
 
-    def copy_to_block(
-        self,
-        sources: Sequence[torch.Tensor],
-        block: torch.Tensor,
-        offsets: Sequence[int],
-        stream: Any,
-    ) -> None:
-        """Enqueue copies of contiguous tensors into a block of host bytes: one driver call."""
-        base = block.data_ptr()
-        copy_batch(
-            [base + offset for offset in offsets],
-            [source.data_ptr() for source in sources],
-            [source.nbytes for source in sources],
-            stream,
-        )
+    def device_count(self) -> int:
+        """How many devices there are."""
+        return torch.cuda.device_count()
+
+    def follower(self, main: Any, copy: Any) -> Callable[[], None]:
+        """Give a function that makes `copy` wait for `main`: two driver calls on one event.
+
+        A waiting stream keeps the point that it was told of, so the event may move on.
+        """
+        return stream_follower(DriverEvent(blocking=False), main, copy)
+
+    def block_copier(self, stream: Any) -> BlockCopier:
+        """Give a function that enqueues copies into a block with one driver call."""
+        copy_batch = batch_copier(stream)
+
+        def copy(
+            sources: Sequence[torch.Tensor],
+            sizes: Sequence[int],
+            offsets: Sequence[int],
+            block: torch.Tensor,
+        ) -> None:
+            base = block.data_ptr()
+            copy_batch(
+                [base + offset for offset in offsets],
+                [source.data_ptr() for source in sources],
+                sizes,
+            )
+
+        return copy
 
     def is_pinned(self, host_tensor: torch.Tensor) -> bool:
         """Whether a host tensor's memory is page-locked."""
@@ -101,6 +115,13 @@ class CudaRuntime:
         """Let the calling thread sleep with the least timer slack."""
         precise_sleep(seconds)
 
+
+# What torch.cuda.is_current_stream_capturing and torch.cuda.set_stream call, without the Python
+# around them; a build without CUDA has neither, and needs none.
+_is_capturing: Callable[[], bool] = getattr(
+    torch._C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing
+)
+_set_stream: Callable[[int, int, int], None] = getattr(torch._C, "_cuda_setStream", None)  # type: ignore[assignment]
 
 #: The one CUDA runtime of the process.
 CUDA = CudaRuntime()

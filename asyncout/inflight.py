@@ -16,7 +16,7 @@ from asyncout.runtime import Event
 
 # Appended to from destructors, which run in any thread at any point, also inside
 # release_passed: deque.append takes no lock.
-_kept: deque[tuple[Event, Any, Callable[[Event], None]]] = deque()
+kept: deque[tuple[Event, Any, Callable[[Event], None]]] = deque()
 _lost: list[Any] = []
 _releasing = threading.Lock()
 
@@ -27,20 +27,20 @@ def keep_until(event: Event, objects: Any, recycle: Callable[[Event], None]) -> 
     Never waits and makes no driver call, so that a destructor may call it. The
     reference goes at the first :func:`release_passed` after the event.
     """
-    _kept.append((event, objects, recycle))
+    kept.append((event, objects, recycle))
 
 
 def release_passed() -> None:
     """Let go of what is kept behind events that have passed. Never waits."""
-    if not _kept or not _releasing.acquire(blocking=False):
+    if not kept or not _releasing.acquire(blocking=False):
         return
     try:
-        for _ in range(len(_kept)):
-            event, objects, recycle = _kept.popleft()
+        for _ in range(len(kept)):
+            event, objects, recycle = kept.popleft()
             if event.query():
                 recycle(event)
             else:
-                _kept.append((event, objects, recycle))
+                kept.append((event, objects, recycle))
             del objects
     finally:
         _releasing.release()
@@ -53,4 +53,4 @@ def keep_forever(objects: Any) -> None:
 
 def kept_count() -> int:
     """How many dropped outputs are still being kept."""
-    return len(_kept)
+    return len(kept)

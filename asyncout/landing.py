@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -138,12 +137,3 @@ def view_of(lease: Lease, offset: int, like: torch.Tensor) -> torch.Tensor:
         return torch.from_numpy(np.ndarray(like.shape, plain, lease, offset))
     same_size = np.ndarray(like.shape, _OF_SIZE[dtype.itemsize], lease, offset)
     return torch.from_numpy(same_size).view(dtype)
-
-
-def offsets_of(tensors: Sequence[torch.Tensor]) -> tuple[list[int], int]:
-    """Lay tensors out in a block: where each begins, and the bytes of all."""
-    offsets, end = [], 0
-    for tensor in tensors:
-        offsets.append(end)
-        end += (tensor.nbytes + ALIGNMENT - 1) & -ALIGNMENT
-    return offsets, end

@@ -8,7 +8,7 @@ copy needs a method here only where it is to be more direct than torch's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
 import torch
@@ -52,6 +52,11 @@ class Stream(Protocol):
         """Hold the calling thread until the stream is empty."""
 
 
+#: Enqueues copies of contiguous tensors to offsets in a block of host bytes. Arguments:
+#: sources, their bytes (none is 0), offsets, block (uint8 on the host).
+BlockCopier = Callable[[Sequence[torch.Tensor], Sequence[int], Sequence[int], torch.Tensor], None]
+
+
 class Runtime(Protocol):
     """A kind of device: how to make its events and switch its streams."""
 
@@ -76,14 +81,14 @@ class Runtime(Protocol):
     def is_pinned(self, host_tensor: torch.Tensor) -> bool:
         """Whether a host tensor's memory is page-locked for this device."""
 
-    def copy_to_block(
-        self,
-        sources: Sequence[torch.Tensor],
-        block: torch.Tensor,
-        offsets: Sequence[int],
-        stream: Any,
-    ) -> None:
-        """Enqueue copies of contiguous tensors into a block of host bytes, as one if possible.
+    def device_count(self) -> int:
+        """How many devices there are: with one, no tensor can be on another."""
+
+    def follower(self, main: Any, copy: Any) -> Callable[[], None]:
+        """Give a function that makes `copy` wait for the present work of `main`."""
+
+    def block_copier(self, stream: Any) -> BlockCopier:
+        """Give a function that enqueues copies into a block on `stream`, as one if possible.
 
         The current stream plays no part. The caller keeps sources and block.
         """

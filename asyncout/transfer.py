@@ -13,16 +13,16 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from asyncout.landing import BlockPool, Lease, offsets_of, view_of
+from asyncout.landing import ALIGNMENT, Block, BlockPool, Lease, view_of
 from asyncout.policy import CopyPolicy
-from asyncout.runtime import Runtime
+from asyncout.runtime import BlockCopier, Runtime
 
 
 class Landing(Protocol):
     """Where the tensors of one step land. Whoever holds it keeps sources and memory alive."""
 
-    def enqueue(self, stream: Any) -> None:
-        """Enqueue the copies on `stream`."""
+    def enqueue(self) -> None:
+        """Enqueue the copies."""
 
     def arrivals(self) -> list[torch.Tensor]:
         """Give one host tensor per source, in order; read them only after the copies."""
@@ -57,7 +57,7 @@ class PerTensorTransfer:
     def __init__(self, copy: Callable[[torch.Tensor], torch.Tensor]) -> None:
         self._copy = copy
 
-    def prepare(self, sources: Sequence[torch.Tensor]) -> _TensorLanding:
+    def prepare(self, sources: Sequence[torch.Tensor]) -> Landing:
         """Give an empty landing: each copy makes its own room."""
         return _TensorLanding(sources, self._copy)
 
@@ -72,7 +72,7 @@ class _TensorLanding:
         self._copy = copy
         self._arrived: list[torch.Tensor] = []
 
-    def enqueue(self, stream: Any) -> None:
+    def enqueue(self) -> None:
         for source in self._sources:
             self._arrived.append(source.clone() if source.is_cpu else self._copy(source))
 
@@ -86,57 +86,74 @@ class BatchedTransfer:
     Parameters
     ----------
     runtime : Runtime
+    stream : Stream
+        On which copies are enqueued, whatever stream is current.
     pinned : bool
     """
 
     on_current_stream = False
 
-    def __init__(self, runtime: Runtime, pinned: bool) -> None:
-        self._runtime = runtime
+    def __init__(self, runtime: Runtime, stream: Any, pinned: bool) -> None:
         self.pool = BlockPool(runtime, pinned)
+        self._copy = runtime.block_copier(stream)
 
-    def prepare(self, sources: Sequence[torch.Tensor]) -> _BlockLanding:
+    def prepare(self, sources: Sequence[torch.Tensor]) -> Landing:
         """Lease a block; pack what a copy engine cannot read, on the main stream.
 
         There the packing kernel runs at once behind the kernels that computed the tensor.
         On the copy stream it would wait behind the next step's (1.5 ms behind large matrix
         products on an H200).
         """
-        return _BlockLanding(self._runtime, self.pool, sources)
+        return _BlockLanding(self.pool, self._copy, sources)
 
 
 class _BlockLanding:
-    __slots__ = ("_lease", "_offsets", "_on_host", "_runtime", "_sources")
+    __slots__ = ("_copy", "_lease", "_offsets", "_on_host", "_sizes", "_sources")
 
-    def __init__(self, runtime: Runtime, pool: BlockPool, sources: Sequence[torch.Tensor]) -> None:
-        self._runtime = runtime
-        #: Copies of sources that were on the host, by their place among the sources.
-        self._on_host: dict[int, torch.Tensor] = {}
-        self._sources = [
-            source if source.is_contiguous() else source.contiguous() for source in sources
-        ]
-        self._offsets, num_bytes = offsets_of(sources)
-        self._lease: Lease = pool.take(num_bytes).lend()
+    def __init__(self, pool: BlockPool, copy: BlockCopier, sources: Sequence[torch.Tensor]) -> None:
+        self._copy = copy
+        # Copies of sources that were on the host, by their place; None while all need the device.
+        self._on_host: dict[int, torch.Tensor] | None = None
+        readable: list[torch.Tensor] = []
+        offsets: list[int] = []
+        sizes: list[int] = []
+        end = 0
+        for source in sources:
+            size = source.nbytes
+            if not source.is_contiguous():
+                source = source.contiguous()
+            if not size or source.is_cpu:
+                self._on_host = {}
+            readable.append(source)
+            offsets.append(end)
+            sizes.append(size)
+            end += (size + ALIGNMENT - 1) & -ALIGNMENT
+        self._sources, self._offsets, self._sizes = readable, offsets, sizes
+        self._lease: Lease = pool.take(end).lend()
 
-    def enqueue(self, stream: Any) -> None:
-        sources, offsets = self._sources, self._offsets
-        if any(source.is_cpu or not source.nbytes for source in sources):
-            sources, offsets = self._without_trivial()
-            if not sources:
-                return
-        assert self._lease.block is not None
-        self._runtime.copy_to_block(sources, self._lease.block.memory, offsets, stream)
+    def enqueue(self) -> None:
+        block = self._lease.block
+        assert block is not None
+        if self._on_host is None:
+            self._copy(self._sources, self._sizes, self._offsets, block.memory)
+        else:
+            self._enqueue_the_others(block, self._on_host)
 
-    def _without_trivial(self) -> tuple[list[torch.Tensor], list[int]]:
-        """Copy what is on the host already and leave out what has no bytes."""
-        sources, offsets = [], []
+    def _enqueue_the_others(self, block: Block, on_host: dict[int, torch.Tensor]) -> None:
+        """Copy what is on the host already at once, and leave out what has no bytes."""
+        places = []
         for place, source in enumerate(self._sources):
             if source.is_cpu:
-                self._on_host[place] = source.clone()
-            elif source.nbytes:
-                sources.append(source)
-                offsets.append(self._offsets[place])
-        return sources, offsets
+                on_host[place] = source.clone()
+            elif self._sizes[place]:
+                places.append(place)
+        if places:
+            self._copy(
+                [self._sources[place] for place in places],
+                [self._sizes[place] for place in places],
+                [self._offsets[place] for place in places],
+                block.memory,
+            )
 
     def arrivals(self) -> list[torch.Tensor]:
         lease = self._lease
@@ -144,7 +161,7 @@ class _BlockLanding:
             view_of(lease, offset, source)
             for offset, source in zip(self._offsets, self._sources, strict=True)
         ]
-        for place, copy in self._on_host.items():
+        for place, copy in (self._on_host or {}).items():
             views[place] = copy
         return views
 
@@ -214,9 +231,9 @@ def async_copy_to_np(tensor: torch.Tensor) -> np.ndarray:
     return array
 
 
-def transfer_for(policy: CopyPolicy, runtime: Runtime) -> Transfer:
-    """Choose the transfer of a policy."""
+def transfer_for(policy: CopyPolicy, runtime: Runtime, stream: Any) -> Transfer:
+    """Choose the transfer of a policy, for copies on `stream`."""
     pinned = policy.memory == "pinned"
     if policy.copies == "batched":
-        return BatchedTransfer(runtime, pinned)
+        return BatchedTransfer(runtime, stream, pinned)
     return PerTensorTransfer(copy_to_pinned if pinned else copy_to_pageable)

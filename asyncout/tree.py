@@ -50,7 +50,8 @@ def gather(value: Any, found: list[torch.Tensor]) -> None:
     """Append to `found` every tensor of `value` that has to be copied, in field order.
 
     Records, and dicts of them, are walked; anything else that is no tensor holds
-    nothing to copy. A record that is on the host whole is left alone.
+    nothing to copy. A record that holds tensors and no records, all of them on the
+    host, is left alone.
 
     Parameters
     ----------
@@ -60,13 +61,30 @@ def gather(value: Any, found: list[torch.Tensor]) -> None:
     """
     if isinstance(value, torch.Tensor):
         found.append(value)
-    elif isinstance(value, dict):
+        return
+    if isinstance(value, dict):
         for part in value.values():
             gather(part, found)
-    elif (names := record_fields(type(value))) and not _is_on_host(value, names):
-        for name in names:
-            if name not in DEVICE_ONLY_FIELDS:
-                gather(getattr(value, name), found)
+        return
+    names = record_fields(type(value))
+    if names is None:
+        return
+    before, is_on_host = len(found), True
+    for name in names:
+        if name in DEVICE_ONLY_FIELDS:
+            continue
+        part = getattr(value, name)
+        if part is None:
+            continue
+        if isinstance(part, torch.Tensor):
+            found.append(part)
+            if is_on_host and not part.is_cpu:
+                is_on_host = False
+        elif isinstance(part, dict) or record_fields(type(part)):
+            is_on_host = False  # a record of records is walked, wherever its tensors are
+            gather(part, found)
+    if is_on_host:
+        del found[before:]
 
 
 def rebuild(value: Any, replacements: Iterator[Any]) -> Any:

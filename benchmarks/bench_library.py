@@ -12,7 +12,8 @@ WORKLOADS = [
     "sampling masks R=256",
     "prompt logprobs 16 x 1024",
 ]
-POLICIES = ["asyncout, original preset / original"]
+LATENCY_STEPS = ["decode R=256 K=20, 1 ms steps", "decode R=256 K=20, 2 ms steps"]
+POLICIES = ["asyncout, default / original", "asyncout, original preset / original"]
 
 
 class _Question5(suite.Grid):
@@ -44,6 +45,13 @@ class GetOutput(_Question5):
 
     metric = "get_output after arrival"
     params = (WORKLOADS, POLICIES)
+
+
+class ResultLatency(_Question5):
+    """From the last byte on the host to the lists in hand. Python: not modelled."""
+
+    metric = "result latency"
+    params = (LATENCY_STEPS, POLICIES)
 
 
 class StepTiming(_Question5):

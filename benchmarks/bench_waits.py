@@ -1,4 +1,4 @@
-"""Question 3: block or spin, how late is the thread back, and what does it burn?"""
+"""Question 3: block, spin or both; how late is the thread back, and what does it burn?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class WakeUp(_Question3):
     """From the device's end of the work to the return of the wait."""
 
     metric = "wake-up latency"
-    params = (WAITS, ["spin / block"])
+    params = (WAITS, ["spin / block", "hybrid / block"])
 
 
 class WakeUpModelled(WakeUp):
@@ -36,7 +36,7 @@ class CpuBurnt(_Question3):
 
     metric = "CPU burnt per wait"
     unit = "share"
-    params = (WAITS, ["block / spin"])
+    params = (WAITS, ["block / spin", "hybrid / spin"])
 
 
 class CpuBurntModelled(CpuBurnt):

@@ -138,6 +138,29 @@ def enqueue_and_get(
     return enqueued, device.clock() - begin
 
 
+def result_latency(
+    device: BenchDevice, step: Step, construct: Callable[[Any], Any], compute_s: float
+) -> float:
+    """Time from a step's last byte on the host to its lists in hand.
+
+    The host's time from the step's launch to ``get_output``'s return, less the device's
+    from the start of the kernels to the end of the copies. The launch itself, a few
+    microseconds, is in it, as is the event behind the copies that ends the device's time.
+    """
+    runner_output = step.prepare()
+    start, end = device.event(), device.event()
+    device.synchronize()
+    begin = device.clock()
+    start.record(device.main)
+    device.busy(compute_s)
+    output = construct(runner_output)
+    end.record(device.copy)
+    output.get_output()
+    back = device.clock()
+    end.synchronize()
+    return back - begin - start.elapsed_time(end) * 1e-3
+
+
 def cold_call(device: BenchDevice, call: Callable[[], None]) -> float:
     """Time one call after the thread has slept."""
     go_cold(device)

@@ -41,7 +41,7 @@ every_policy = pytest.mark.parametrize("policy", ALL_POLICIES, ids=policy_name)
 
 @pytest.fixture
 def box() -> Box:
-    inflight._kept.clear()  # what another test dropped on a machine of its own
+    inflight.kept.clear()  # what another test dropped on a machine of its own
     return Box()
 
 
@@ -85,7 +85,7 @@ class Monitor:
 
 
 @every_policy
-@pytest.mark.guards("asyncout/pending_copy.py", "path.follow_main()", only="dual-pinned-block")
+@pytest.mark.guards("asyncout/pending_output.py", "path.follow_main()", only="dual-pinned-block")
 def test_every_field_arrives_under_every_policy(box: Box, policy: CopyPolicy) -> None:
     runner = box.runner_output(3)
     runner.prompt_logprobs_dict = {"r0": box.logprobs(4), "r1": None}
@@ -135,8 +135,9 @@ def test_a_field_that_an_engine_adds_to_its_own_types_arrives(box: Box) -> None:
 
     sampled = EngineSamplerOutput(box.computed([[7]], torch.int64), None, None, box.computed([5]))
     output = AsyncOutput(box.runner_output(1), sampled, box.computed([1]), box.main, box.copy)
+    host = output._host_twin()
     assert output.get_output().sampled_token_ids == [[7]]
-    assert output._copy.host().sampler_output.entropy.tolist() == [5]
+    assert host.sampler_output.entropy.tolist() == [5]
 
 
 def test_ragged_counts_give_the_boundaries_of_their_logprobs(box: Box) -> None:
@@ -197,24 +198,23 @@ def test_logprobs_that_are_on_the_host_already_are_handed_on_as_they_are(box: Bo
 # --- nothing is read before it is there, nothing freed before it is read ----------------------
 
 
-@pytest.mark.guards("asyncout/copy_path.py", "self.stream.wait_stream(self.main_stream)")
 def test_copies_wait_for_the_kernels_that_compute_their_sources(box: Box) -> None:
     assert box.output([[11], [12]]).get_output().sampled_token_ids == [[11], [12]]
 
 
-@pytest.mark.guards("asyncout/async_output.py", "self._copy.wait()")
-@pytest.mark.guards("asyncout/pending_copy.py", "self._path.wait(self._event)")
+@pytest.mark.guards("asyncout/async_output.py", "self._wait()")
+@pytest.mark.guards("asyncout/pending_output.py", "self._path.wait(event)")
 @pytest.mark.guards("asyncout/events.py", "self._runtime.synchronize_event(event, self._device)")
-@pytest.mark.guards("asyncout/copy_path.py", "event.record(self.stream)")
-@pytest.mark.guards("asyncout/pending_copy.py", "self._event = path.record()")
+@pytest.mark.guards("asyncout/events.py", "event.record(stream)")
+@pytest.mark.guards("asyncout/pending_output.py", "self._event = path.record()")
 def test_results_are_read_only_after_their_copies(box: Box) -> None:
     # pytorch issues 127612 and 137951
     output = box.output([[21], [22]])
-    assert not output._copy._event.query()
+    assert not output._event.query()
     assert output.get_output().sampled_token_ids == [[21], [22]]
 
 
-@pytest.mark.guards("asyncout/pending_copy.py", "self._kept = touched")
+@pytest.mark.guards("asyncout/pending_output.py", "self._kept = touched")
 def test_sources_that_only_the_output_knows_are_not_reused_before_they_are_read(box: Box) -> None:
     # torchrec issue 4231
     output = box.output([[31], [32]], logprobs=box.logprobs(2))
@@ -224,28 +224,31 @@ def test_sources_that_only_the_output_knows_are_not_reused_before_they_are_read(
     assert result.logprobs.logprob_token_ids.tolist() == [[0, 1], [2, 3]]
 
 
-@pytest.mark.guards("asyncout/pending_copy.py", "self._kept = None")
+@pytest.mark.guards(
+    "asyncout/pending_output.py",
+    "self._kept = None",
+)
 def test_sources_are_let_go_once_they_have_been_read(box: Box) -> None:
     output = box.output([[1]])
     output.get_output()
-    assert output._copy._kept is None
+    assert output._kept is None
 
 
 @pytest.mark.guards(
-    "asyncout/pending_copy.py", "inflight.keep_until(self._event, self._kept, self._path.recycle)"
+    "asyncout/pending_output.py", "inflight.keep_until(self._event, self._kept, self._path.recycle)"
 )
-@pytest.mark.guards("asyncout/inflight.py", "_kept.append((event, objects, recycle))")
+@pytest.mark.guards("asyncout/inflight.py", "kept.append((event, objects, recycle))")
 def test_an_output_dropped_unread_keeps_what_its_copies_touch(box: Box) -> None:
     output = box.output([[41], [42]])
-    host = output._copy.host()  # what the running copy writes to
+    host = output._host_twin()  # what the running copy writes to
     del output
     box.overwrite_freed_memory()
     box.vm.synchronize()
     assert host.sampler_output.sampled_token_ids.tolist() == [[41], [42]]
 
 
-@pytest.mark.guards("asyncout/inflight.py", "_kept.append((event, objects, recycle))", nth=2)
-@pytest.mark.guards("asyncout/pending_copy.py", "inflight.release_passed()")
+@pytest.mark.guards("asyncout/inflight.py", "kept.append((event, objects, recycle))", nth=2)
+@pytest.mark.guards("asyncout/pending_output.py", "inflight.release_passed()")
 def test_what_was_dropped_is_kept_until_its_copies_are_done_and_no_longer(box: Box) -> None:
     before = inflight.kept_count()
     del_me = box.output([[1]])
@@ -280,7 +283,7 @@ def test_results_of_a_step_do_not_change_while_later_steps_run(box: Box) -> None
 
 
 @pytest.mark.guards(
-    "asyncout/pending_copy.py",
+    "asyncout/pending_output.py",
     "event.wait(target if stream is None else self._path.runtime.as_stream(stream))",
 )
 def test_a_replay_that_overwrites_the_sources_waits_when_it_is_told_to(box: Box) -> None:
@@ -308,11 +311,11 @@ def test_the_main_stream_is_current_after_construction(box: Box, policy: CopyPol
 
 @pytest.mark.parametrize("kind", ["copy", "record", "allocate"])
 @pytest.mark.guards(
-    "asyncout/pending_copy.py",
+    "asyncout/pending_output.py",
     "inflight.keep_until(path.record(), touched, path.recycle)",
     only="copy",
 )
-@pytest.mark.guards("asyncout/pending_copy.py", "_leave_behind(path, touched)", only="record")
+@pytest.mark.guards("asyncout/pending_output.py", "_leave_behind(path, touched)", only="record")
 def test_a_construction_that_fails_half_way_leaves_nothing_behind(box: Box, kind: str) -> None:
     sampled = SamplerOutput(
         sampled_token_ids=box.computed([[71]], torch.int64), num_nans=box.computed([0])
@@ -334,7 +337,7 @@ def test_a_construction_that_fails_half_way_leaves_nothing_behind(box: Box, kind
     assert inflight.kept_count() == before
 
 
-@pytest.mark.guards("asyncout/pending_copy.py", "path.stream.synchronize()")
+@pytest.mark.guards("asyncout/pending_output.py", "path.stream.synchronize()")
 def test_where_no_event_is_to_be_had_a_failed_construction_waits_for_its_copies(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -348,7 +351,7 @@ def test_where_no_event_is_to_be_had_a_failed_construction_waits_for_its_copies(
     assert inflight.kept_count() == 0
 
 
-@pytest.mark.guards("asyncout/pending_copy.py", "inflight.keep_forever(touched)")
+@pytest.mark.guards("asyncout/pending_output.py", "inflight.keep_forever(touched)")
 @pytest.mark.guards("asyncout/inflight.py", "_lost.append(objects)")
 def test_what_a_lost_device_may_still_touch_is_kept_for_good(
     box: Box, monkeypatch: pytest.MonkeyPatch
@@ -377,7 +380,7 @@ def test_an_aux_output_that_cannot_enqueue_fails_the_construction(box: Box) -> N
 # --- the aux output, faults and NaNs ----------------------------------------------------------
 
 
-@pytest.mark.guards("asyncout/pending_copy.py", "then(self.host())")
+@pytest.mark.guards("asyncout/pending_output.py", "then(self._host_twin())")
 def test_an_aux_output_copies_on_the_copy_stream_and_is_processed_once(box: Box) -> None:
     aux = Aux(box, [81, 82])
     sampled = SamplerOutput(

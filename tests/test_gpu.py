@@ -96,7 +96,7 @@ def test_the_memory_obtained_is_the_memory_asked_for(
     device: BenchDevice, policy: CopyPolicy
 ) -> None:
     output = small_output(device, 1, policy=policy)
-    host = output._copy.host().sampler_output.sampled_token_ids
+    host = output._host_twin().sampler_output.sampled_token_ids
     assert host.is_pinned() == (policy.memory == "pinned")
     assert output.memory == policy.memory
     output.get_output()
@@ -141,7 +141,7 @@ def test_memory_that_the_caller_freed_is_not_reused_before_it_is_copied(
 
 
 def test_outputs_that_are_dropped_unread_disturb_nobody(device: BenchDevice) -> None:
-    inflight._kept.clear()
+    inflight.kept.clear()
     for round_ in range(50):
         device.busy(2e-4, device.copy)
         small_output(device, -1)  # dropped

@@ -33,7 +33,7 @@ def copies(box: Box) -> int:
 
 
 @pytest.mark.parametrize("policy", ALL_POLICIES, ids=policy_name)
-@pytest.mark.guards("asyncout/pooling_output.py", "self._copy.wait()", only="dual-pinned-block")
+@pytest.mark.guards("asyncout/pooling_output.py", "self._wait()", only="dual-pinned-block")
 def test_all_rows_finished_travel_in_one_copy_and_come_back_as_views(
     box: Box, policy: CopyPolicy
 ) -> None:

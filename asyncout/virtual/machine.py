@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from asyncout.errors import StreamTypeError, TimingError
+from asyncout.runtime import BlockCopier
 from asyncout.virtual.engine import HISTORY_LENGTH, Engine, Op, Queue, Record, Simulation
 from asyncout.virtual.memory import DeviceMemory, HostMemory, poison
 from asyncout.virtual.profile import CostProfile
@@ -402,40 +403,65 @@ class VirtualMachine:
         if not (pinned and non_blocking):
             self._hold(op)
 
-    def copy_to_block(
-        self,
-        sources: Sequence[torch.Tensor],
-        block: torch.Tensor,
-        offsets: Sequence[int],
-        stream: Any,
-    ) -> None:
-        """Copy contiguous tensors into a block of host bytes, as one operation.
+    def device_count(self) -> int:
+        """How many devices there are."""
+        return len(self._devices)
+
+    def follower(self, main: Any, copy: Any) -> Callable[[], None]:
+        """Give a function that makes `copy` wait for the present work of `main`."""
+        marker = self.new_pooled_event()
+
+        def follow() -> None:
+            marker.record(main)
+            marker.wait(copy)
+
+        return follow
+
+    def block_copier(self, stream: Any) -> BlockCopier:
+        """Give a function that copies tensors into a block of host bytes as one operation.
 
         A batch occupies the copy engine once: its bytes and one latency.
         """
-        with self.lock:
-            pairs = []
-            for source, offset in zip(sources, offsets, strict=True):
-                assert isinstance(source, VirtualTensor)
-                part = block[offset : offset + source.nbytes]
-                target = part.view(source.dtype).view(tuple(source.shape))
-                poison(target)
-                pairs.append((target, source.contents))
+        own = self.as_stream(stream)
 
-            def effect() -> None:
-                for target, contents in pairs:
-                    target.copy_(contents)
+        def copy(
+            sources: Sequence[torch.Tensor],
+            sizes: Sequence[int],
+            offsets: Sequence[int],
+            block: torch.Tensor,
+        ) -> None:
+            with self.lock:
+                self._copy_batch(own, sources, offsets, block)
 
-            pinned = self.is_pinned(block)
-            bandwidth = (
-                self.profile.d2h_pinned_bytes_per_s
-                if pinned
-                else self.profile.d2h_pageable_bytes_per_s
-            )
-            num_bytes = sum(source.nbytes for source in sources)
-            op = self._copy("d2h", "batch", num_bytes, self.as_stream(stream), bandwidth, effect)
-            if not pinned:
-                self._hold(op)
+        return copy
+
+    def _copy_batch(
+        self,
+        stream: VirtualStream,
+        sources: Sequence[torch.Tensor],
+        offsets: Sequence[int],
+        block: torch.Tensor,
+    ) -> None:
+        pairs = []
+        for source, offset in zip(sources, offsets, strict=True):
+            assert isinstance(source, VirtualTensor)
+            part = block[offset : offset + source.nbytes]
+            target = part.view(source.dtype).view(tuple(source.shape))
+            poison(target)
+            pairs.append((target, source.contents))
+
+        def effect() -> None:
+            for target, contents in pairs:
+                target.copy_(contents)
+
+        pinned = self.is_pinned(block)
+        bandwidth = (
+            self.profile.d2h_pinned_bytes_per_s if pinned else self.profile.d2h_pageable_bytes_per_s
+        )
+        num_bytes = sum(source.nbytes for source in sources)
+        op = self._copy("d2h", "batch", num_bytes, stream, bandwidth, effect)
+        if not pinned:
+            self._hold(op)
 
     def copy_to_device(
         self, target: VirtualTensor, source: torch.Tensor, non_blocking: bool

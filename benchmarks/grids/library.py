@@ -8,26 +8,27 @@ from typing import Any
 
 import torch
 
-from asyncout import ORIGINAL, StepTimingCollector, stream
+from asyncout import DEFAULT, ORIGINAL, StepTimingCollector, stream
 from benchmarks import loops, original
 from benchmarks.devices import BenchDevice
 from benchmarks.grids.plans import Cell, Samples, SecondValue, row
 from benchmarks.suite import Row
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import WORKLOADS, Step
 
 QUESTION = 5
 
-PRESET, BASELINE = "asyncout, original preset", "original"
+FAST, PRESET, BASELINE = "asyncout, default", "asyncout, original preset", "original"
 COLLECTING, OFF = "collecting", "outside a block"
 SWITCH, GENERATOR, TORCH = "asyncout.stream", "generator", "torch.cuda.stream"
 
 ENQUEUE = "enqueue"
 GET = "get_output after arrival"
+LATENCY = "result latency"
 TIMING = "timing one step"
 SWITCHING = "switching streams"
 
 #: Policies whose outputs are compared with the original's.
-POLICIES = {PRESET: ORIGINAL}
+POLICIES = {FAST: DEFAULT, PRESET: ORIGINAL}
 
 OUTPUTS = (
     "decode R=1 K=0",
@@ -38,13 +39,27 @@ OUTPUTS = (
     "prompt logprobs 16 x 1024",
 )
 
+#: Steps whose results are waited for at once, by their labels: kernel seconds.
+LATENCY_WORKLOAD = "decode R=256 K=20"
+LATENCY_STEPS = {
+    "decode R=256 K=20, 1 ms steps": 1e-3,
+    "decode R=256 K=20, 2 ms steps": 2e-3,
+}
+
 #: The one workload of what does not depend on one.
 ONE_STEP = "one step"
 
-NAMES = (*OUTPUTS, ONE_STEP)
-QUICK_NAMES = ("decode R=1 K=0", "decode R=256 K=20", "prompt logprobs 16 x 1024", ONE_STEP)
+NAMES = (*OUTPUTS, *LATENCY_STEPS, ONE_STEP)
+QUICK_NAMES = (
+    "decode R=1 K=0",
+    "decode R=256 K=20",
+    "prompt logprobs 16 x 1024",
+    "decode R=256 K=20, 1 ms steps",
+    ONE_STEP,
+)
 ARMS = {
     ENQUEUE: (BASELINE, *POLICIES),
+    LATENCY: (BASELINE, *POLICIES),
     TIMING: (BASELINE, COLLECTING, OFF),
     SWITCHING: (GENERATOR, SWITCH, TORCH),
 }
@@ -55,21 +70,46 @@ def cells(device: BenchDevice, name: str) -> Iterator[Cell]:
     if name == ONE_STEP:
         yield _timing(device)
         yield _switching(device)
+    elif name in LATENCY_STEPS:
+        if not device.modelled:  # most of it is Python's own time, which is not in the model
+            yield _latency(device, name)
     else:
         yield _outputs(device, name)
 
 
-def _outputs(device: BenchDevice, name: str) -> Cell:
-    step = WORKLOADS[name].build(device)
+def _constructors(step: Step) -> dict[str, Callable[[Any], Any]]:
+    """Give the ways to construct a step's output, after each has brought the right values."""
     constructors: dict[str, Callable[[Any], Any]] = {BASELINE: step.enqueue_original}
     for arm, policy in POLICIES.items():
         constructors[arm] = partial(step.enqueue, policy=policy)
-    got = SecondValue(constructors)
-    arms = {}
-    for arm, construct in constructors.items():
+    for construct in constructors.values():
         step.verify(construct(step.prepare()).get_output())
-        arms[arm] = got.arm(arm, partial(loops.enqueue_and_get, device, step, construct))
+    return constructors
+
+
+def _outputs(device: BenchDevice, name: str) -> Cell:
+    step = WORKLOADS[name].build(device)
+    constructors = _constructors(step)
+    got = SecondValue(constructors)
+    arms = {
+        arm: got.arm(arm, partial(loops.enqueue_and_get, device, step, construct))
+        for arm, construct in constructors.items()
+    }
     return Cell(ENQUEUE, name, arms, partial(_output_rows, device, name, got))
+
+
+def _latency(device: BenchDevice, name: str) -> Cell:
+    step, seconds = WORKLOADS[LATENCY_WORKLOAD].build(device), LATENCY_STEPS[name]
+    arms = {
+        arm: partial(loops.result_latency, device, step, construct, seconds)
+        for arm, construct in _constructors(step).items()
+    }
+    return Cell(LATENCY, name, arms, partial(_latency_rows, name))
+
+
+def _latency_rows(name: str, samples: Samples) -> Iterator[Row]:
+    for arm in POLICIES:
+        yield row(LATENCY, name, samples, arm, BASELINE)
 
 
 def _output_rows(

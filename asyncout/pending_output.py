@@ -1,0 +1,196 @@
+"""What all outputs share: copies under way, waited for once, safe to drop.
+
+An output enqueues copies of everything that its sources hold, then one event. Whoever
+asks first waits, converts and fills in; everybody gets the same outcome.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+import torch
+
+from asyncout import inflight
+from asyncout.copy_path import CopyPath
+from asyncout.errors import DeviceMismatchError, GraphCaptureError
+from asyncout.outputs import AsyncModelRunnerOutput, KVConnectorOutput, ModelRunnerOutput
+from asyncout.runtime import Event
+from asyncout.tree import gather, named_tensors, rebuild
+
+
+class PendingOutput(AsyncModelRunnerOutput):
+    """A model runner output whose copies are under way."""
+
+    # Set before anything can fail: __del__ reads them.
+    _event: Event | None = None
+    _kept: Any = None
+    _outcome_is_known = False
+    _error: Exception | None = None
+
+    def __init__(self, model_runner_output: ModelRunnerOutput, path: CopyPath) -> None:
+        self._model_runner_output = model_runner_output
+        self._path = path
+        self._lock = Lock()
+
+    # --- enqueue ---------------------------------------------------------------------------
+
+    def _enqueue(self, sources: Any, then: Callable[[Any], None] | None = None) -> None:
+        """Enqueue the copies of everything that `sources` holds, then one event.
+
+        Parameters
+        ----------
+        sources : record or dict
+            Its tensors are copied in field order (see :mod:`asyncout.tree`).
+        then : callable, optional
+            Called on the copy stream behind the copies, with the host twin of `sources`
+            (contents not yet there), to enqueue others before the event. Kept alive with them.
+        """
+        path = self._path
+        runtime = path.runtime
+        if runtime.is_capturing():
+            _refuse_capture()
+        tensors: list[torch.Tensor] = []
+        gather(sources, tensors)
+        if path.may_mismatch:
+            _check_devices(path, sources, tensors)
+        if inflight.kept:
+            inflight.release_passed()
+
+        self._sources = sources
+        self._landing = landing = path.prepare(tensors)
+        touched = (sources, landing, then)
+        switches = path.switches or then is not None
+        try:
+            if switches:
+                runtime.set_stream(path.stream)
+            path.follow_main()
+            landing.enqueue()
+            if then is not None:
+                then(self._host_twin())
+            self._event = path.record()
+        except BaseException:
+            _leave_behind(path, touched)
+            raise
+        finally:
+            if switches:
+                runtime.set_stream(path.main_stream)
+        # Another stream reads the sources: without a reference the allocator would
+        # give their memory to the main stream's next kernel.
+        self._kept = touched
+        if not path.memory_is_known:
+            path.look_at_memory(tensors, landing)
+
+    def __del__(self) -> None:
+        if self._kept is not None:
+            assert self._event is not None
+            inflight.keep_until(self._event, self._kept, self._path.recycle)
+
+    # --- wait ------------------------------------------------------------------------------
+
+    def get_output(self) -> ModelRunnerOutput:
+        """Wait for the copies, fill in the model runner output and return it.
+
+        The work is done once; later calls, from any thread, give the same object
+        or raise the same error.
+
+        Returns
+        -------
+        ModelRunnerOutput
+            The object given at construction.
+        """
+        with self._lock:
+            if not self._outcome_is_known:
+                try:
+                    self._finish()
+                except Exception as error:
+                    self._error = error
+                # An interrupt (KeyboardInterrupt) is no outcome: the next call starts again.
+                self._outcome_is_known = True
+        if self._error is not None:
+            # Without the traceback of earlier calls, which would grow with each.
+            raise self._error.with_traceback(None)
+        return self._model_runner_output
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Wait, convert and fill in the model runner output."""
+
+    def _host_twin(self) -> Any:
+        """Give the twin of the sources on the host; read it only after :meth:`_wait`.
+
+        Making it takes time, which is free until the copies have arrived.
+        """
+        return rebuild(self._sources, iter(self._landing.arrivals()))
+
+    def _wait(self) -> None:
+        """Return when every copy has arrived, and let go of the sources."""
+        event = self._event
+        assert event is not None
+        self._path.wait(event)
+        self._event = None
+        self._kept = None
+        del self._sources, self._landing
+        self._path.recycle(event)
+
+    # --- beside the wait -------------------------------------------------------------------
+
+    @property
+    def memory(self) -> str:
+        """Kind of host memory that was really obtained: "pinned" or "pageable"."""
+        return self._path.memory
+
+    def make_stream_wait(self, stream: Any = None) -> None:
+        """Make later work of a stream wait until the copies have read their sources.
+
+        Needed before that work writes to the same tensors in place, as the replay
+        of a CUDA graph does. Freeing the tensors needs nothing.
+
+        Parameters
+        ----------
+        stream : torch.cuda.Stream, optional
+            Default: the main stream. The host does not wait.
+        """
+        event, path = self._event, self._path
+        if event is not None:
+            target = path.main_stream if stream is None else path.runtime.as_stream(stream)
+            event.wait(target)
+
+    def get_kv_connector_output(self) -> KVConnectorOutput | None:
+        """Give the KV connector's output at once; never waits, never raises."""
+        return self._model_runner_output.kv_connector_output
+
+
+def _refuse_capture() -> None:
+    raise GraphCaptureError(
+        "an output was constructed while a CUDA graph is being captured: its copies would "
+        "become part of the graph and its event would never pass; construct it after the "
+        "capture, behind each replay"
+    )
+
+
+def _check_devices(path: CopyPath, sources: Any, tensors: list[torch.Tensor]) -> None:
+    device = path.device
+    for tensor in tensors:
+        if tensor.device != device and not tensor.is_cpu:
+            names = [name for name, part in named_tensors(sources) if part is tensor]
+            raise DeviceMismatchError(
+                f"{names[0]} is on {tensor.device} and the streams are on {device}; use the "
+                "streams of the device that computed it"
+            )
+
+
+def _leave_behind(path: CopyPath, touched: Any) -> None:
+    """Keep what the copies of a failed construction touch until they are done."""
+    try:
+        inflight.keep_until(path.record(), touched, path.recycle)
+    except Exception:
+        # No event to be had. The one wait in a constructor, and only on this path:
+        # returning would free memory under a running copy.
+        try:
+            path.stream.synchronize()
+        except Exception:
+            # The device is lost; its copies will not run. The first error tells why.
+            inflight.keep_forever(touched)
