@@ -7,6 +7,7 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -391,15 +392,15 @@ class VirtualMachine:
         assert isinstance(source, VirtualTensor)
         pinned = self.is_pinned(target)
         contents = self._contiguous(source, target.dtype)
+        effect: Callable[[], Any] = _nothing
         if target.nbytes <= self.moves_up_to:
             poison(target)
+            effect = partial(target.copy_, contents)
         bandwidth = (
             self.profile.d2h_pinned_bytes_per_s if pinned else self.profile.d2h_pageable_bytes_per_s
         )
         stream, name = self._stream_for(source), self.name_of(source)
-        op = self._copy(
-            "d2h", name, source.nbytes, stream, bandwidth, lambda: target.copy_(contents)
-        )
+        op = self._copy("d2h", name, source.nbytes, stream, bandwidth, effect)
         if not (pinned and non_blocking):
             self._hold(op)
 
@@ -447,8 +448,9 @@ class VirtualMachine:
             assert isinstance(source, VirtualTensor)
             part = block[offset : offset + source.nbytes]
             target = part.view(source.dtype).view(tuple(source.shape))
-            poison(target)
-            pairs.append((target, source.contents))
+            if source.nbytes <= self.moves_up_to:
+                poison(target)
+                pairs.append((target, source.contents))
 
         def effect() -> None:
             for target, contents in pairs:
@@ -503,8 +505,6 @@ class VirtualMachine:
         device = self._devices[stream.device.index]
         seconds = self.profile.copy_latency_s + num_bytes / bandwidth
         engine = device.to_host if kind == "d2h" else device.to_device
-        if num_bytes > self.moves_up_to:
-            effect = _nothing
         self.log(f"# {kind} of {name}, {num_bytes} bytes, on {stream}")
         return self.enqueue(stream, Op(kind, name, self.now, engine, seconds, num_bytes, effect))
 
