@@ -48,6 +48,9 @@ test: $(READY)
 test-gpu: $(READY)
 	ASYNCOUT_REQUIRE_GPU=1 $(RUN) -m pytest -m gpu $(ARGS)
 
+guards: $(READY)
+	$(RUN) -m tests.mutate
+
 lint: $(LINT_READY)
 	$(RUN) -m ruff format --check .
 	$(RUN) -m ruff check .

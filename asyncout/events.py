@@ -12,9 +12,13 @@ from asyncout.policy import CopyPolicy
 from asyncout.prediction import RecentPast
 from asyncout.runtime import Event, Runtime
 
-#: Waits that the hybrid wait sleeps through in the driver before it predicts: one tells how
-#: long, and nothing of the spread.
-WAITS_TO_TRUST = 2
+#: Share of a wait that was slept through in the driver after which the next one is awake.
+#: Such a wait ends late (by a third of 1 ms on an H200 box), so it only bounds the time.
+SHARE_OF_A_BOUND = 0.6
+
+#: Sleeps in a row that outlasted their event, after which what was learned is forgotten. One
+#: is jitter; two are a step that has become shorter, and how much nobody saw.
+SLEEPS_TO_DOUBT = 2
 
 #: Least sleep worth its system calls, seconds; a shorter remainder is spun.
 LEAST_SLEEP_S = 30e-6
@@ -101,9 +105,10 @@ class HybridWait:
     last waits, with their spread, and so does the lateness of sleeps: the thread means
     to be awake two spreads before the earliest it has reason to expect.
 
-    The first waits, and those behind a step that has changed, sleep in the driver and
-    cost what "block" costs. A wait that comes later than expected spins for as long as
-    it is late; the next ones expect it.
+    A wait that nothing predicts (the first one, or one behind a step that has become
+    shorter) sleeps in the driver and costs what "block" costs. The next one spins for
+    the last 40 % of that time at most; then the times are known. A wait that comes later
+    than expected spins for as long as it is late, and the next ones expect it.
 
     Parameters
     ----------
@@ -116,40 +121,64 @@ class HybridWait:
         self._asleep = PooledWait(runtime, device, blocking=True)
         self._spinning = PooledWait(runtime, device, blocking=False)
         self._passing = RecentPast()
+        self._bound: float | None = None
         self._lateness = RecentPast()
+        self._overslept = 0
 
     def record(self, stream: Any) -> Event:
-        """Record an event to spin on, or to sleep on while nothing is known of its passing."""
-        knows = self._passing.count >= WAITS_TO_TRUST
-        event: Any = (self._spinning if knows else self._asleep).record(stream)
+        """Record an event to spin on, or to sleep on while nothing predicts its passing."""
+        spins = self._passing.count > 0 or self._bound is not None
+        event: Any = (self._spinning if spins else self._asleep).record(stream)
         event.recorded_at = self._runtime.clock()
-        event.spins = knows
+        event.spins = spins
         return event  # type: ignore[no-any-return]
 
     def wait(self, event: Any) -> None:
         """Return when `event` has passed."""
         if event.query():
             return  # some time ago: says nothing of when
-        planned = self._sleep(event) if event.spins else None
-        if planned is not None and event.query():
-            # Overslept. It passed before now; expect the next one by the time meant.
-            self._passing.add(planned - event.recorded_at)
+        if not event.spins:
+            self._asleep.wait(event)
+            self._bound = self._runtime.clock() - event.recorded_at
             return
-        self._asleep.wait(event)
+        planned = self._sleep_before(event)
+        if planned is not None and event.query():
+            self._note_oversleep(planned - event.recorded_at)
+            return
+        self._spinning.wait(event)
+        self._overslept = 0
         self._passing.add(self._runtime.clock() - event.recorded_at)
 
-    def _sleep(self, event: Any) -> float | None:
-        """Sleep until shortly before the event should pass; give the time meant, if any."""
+    def _expected(self) -> float | None:
+        """Give a time after its record before which an event will hardly pass."""
+        if self._passing.count:
+            return self._passing.mean - self._passing.margin
+        return None if self._bound is None else SHARE_OF_A_BOUND * self._bound
+
+    def _sleep_before(self, event: Any) -> float | None:
+        """Sleep until shortly before the event is expected; give that time, if it slept."""
+        expected = self._expected()
+        if expected is None:
+            return None
         lateness = self._lateness
         late = lateness.mean + lateness.margin if lateness.count else ASSUMED_LATENESS_S
-        passing = self._passing
-        planned: float = event.recorded_at + passing.mean - passing.margin
+        planned: float = event.recorded_at + expected
+        wake = planned - late
         now = self._runtime.clock()
-        if planned - late - now < LEAST_SLEEP_S:
+        if wake - now < LEAST_SLEEP_S:
             return None
-        self._runtime.sleep(planned - late - now)
-        lateness.add(max(0.0, self._runtime.clock() - (planned - late)))
+        self._runtime.sleep(wake - now)
+        lateness.add(max(0.0, self._runtime.clock() - wake))
         return planned
+
+    def _note_oversleep(self, planned: float) -> None:
+        self._overslept += 1
+        if self._overslept < SLEEPS_TO_DOUBT:
+            self._passing.add(planned)  # it passed before that: be there earlier next time
+        else:
+            self._passing.forget()
+            self._bound = None
+            self._overslept = 0
 
     def recycle(self, event: Any) -> None:
         """Keep it for a later record."""

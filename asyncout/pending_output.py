@@ -24,7 +24,7 @@ from asyncout.tree import gather, named_tensors, rebuild
 class PendingOutput(AsyncModelRunnerOutput):
     """A model runner output whose copies are under way."""
 
-    # Set before anything can fail: __del__ reads them.
+    # Read by __del__, also when construction failed.
     _event: Event | None = None
     _kept: Any = None
     _outcome_is_known = False
@@ -59,9 +59,10 @@ class PendingOutput(AsyncModelRunnerOutput):
         if inflight.kept:
             inflight.release_passed()
 
-        self._sources = sources
-        self._landing = landing = path.prepare(tensors)
-        touched = (sources, landing, then)
+        landing = path.prepare(tensors)
+        # Another stream reads the sources: without a reference the allocator would
+        # give their memory to the main stream's next kernel.
+        self._kept = (sources, landing, then)
         switches = path.switches or then is not None
         try:
             if switches:
@@ -72,20 +73,16 @@ class PendingOutput(AsyncModelRunnerOutput):
                 then(self._host_twin())
             self._event = path.record()
         except BaseException:
-            _leave_behind(path, touched)
+            _leave_behind(path, self._kept)
             raise
         finally:
             if switches:
                 runtime.set_stream(path.main_stream)
-        # Another stream reads the sources: without a reference the allocator would
-        # give their memory to the main stream's next kernel.
-        self._kept = touched
         if not path.memory_is_known:
             path.look_at_memory(tensors, landing)
 
     def __del__(self) -> None:
-        if self._kept is not None:
-            assert self._event is not None
+        if self._kept is not None and self._event is not None:
             inflight.keep_until(self._event, self._kept, self._path.recycle)
 
     # --- wait ------------------------------------------------------------------------------
@@ -123,7 +120,8 @@ class PendingOutput(AsyncModelRunnerOutput):
 
         Making it takes time, which is free until the copies have arrived.
         """
-        return rebuild(self._sources, iter(self._landing.arrivals()))
+        sources, landing, _ = self._kept
+        return rebuild(sources, iter(landing.arrivals()))
 
     def _wait(self) -> None:
         """Return when every copy has arrived, and let go of the sources."""
@@ -132,7 +130,6 @@ class PendingOutput(AsyncModelRunnerOutput):
         self._path.wait(event)
         self._event = None
         self._kept = None
-        del self._sources, self._landing
         self._path.recycle(event)
 
     # --- beside the wait -------------------------------------------------------------------

@@ -55,6 +55,10 @@ class RecentPast:
             self._variance += weight * (square - self._variance)
         self.count += 1
 
+    def forget(self) -> None:
+        """Start again from nothing."""
+        self.count = 0
+
     @property
     def margin(self) -> float:
         """How far from the mean the next value may well lie."""

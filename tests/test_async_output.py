@@ -205,7 +205,7 @@ def test_copies_wait_for_the_kernels_that_compute_their_sources(box: Box) -> Non
 @pytest.mark.guards("asyncout/async_output.py", "self._wait()")
 @pytest.mark.guards("asyncout/pending_output.py", "self._path.wait(event)")
 @pytest.mark.guards("asyncout/events.py", "self._runtime.synchronize_event(event, self._device)")
-@pytest.mark.guards("asyncout/events.py", "event.record(stream)")
+@pytest.mark.guards("asyncout/events.py", "event.record(stream)", nth=2)
 @pytest.mark.guards("asyncout/pending_output.py", "self._event = path.record()")
 def test_results_are_read_only_after_their_copies(box: Box) -> None:
     # pytorch issues 127612 and 137951
@@ -214,7 +214,7 @@ def test_results_are_read_only_after_their_copies(box: Box) -> None:
     assert output.get_output().sampled_token_ids == [[21], [22]]
 
 
-@pytest.mark.guards("asyncout/pending_output.py", "self._kept = touched")
+@pytest.mark.guards("asyncout/pending_output.py", "self._kept = (sources, landing, then)")
 def test_sources_that_only_the_output_knows_are_not_reused_before_they_are_read(box: Box) -> None:
     # torchrec issue 4231
     output = box.output([[31], [32]], logprobs=box.logprobs(2))
@@ -282,10 +282,7 @@ def test_results_of_a_step_do_not_change_while_later_steps_run(box: Box) -> None
     assert logprobs.tolist() == [[0, 1], [2, 3]]
 
 
-@pytest.mark.guards(
-    "asyncout/pending_output.py",
-    "event.wait(target if stream is None else self._path.runtime.as_stream(stream))",
-)
+@pytest.mark.guards("asyncout/pending_output.py", "event.wait(target)")
 def test_a_replay_that_overwrites_the_sources_waits_when_it_is_told_to(box: Box) -> None:
     # sglang-omni issue 1369
     static = box.computed([[61]], torch.int64)
@@ -296,17 +293,33 @@ def test_a_replay_that_overwrites_the_sources_waits_when_it_is_told_to(box: Box)
     assert output.get_output().sampled_token_ids == [[61]]
 
 
+@pytest.mark.guards("asyncout/copy_path.py", "self.stream.wait_stream(self.main_stream)")
+@pytest.mark.guards("asyncout/events.py", "event.record(stream)")
+def test_the_originals_way_waits_for_the_kernels_and_for_the_copies(box: Box) -> None:
+    output = box.output([[11], [12]], policy=ORIGINAL)
+    assert output.get_output().sampled_token_ids == [[11], [12]]
+
+
 # --- the main stream is always current again --------------------------------------------------
 
 
 @every_policy
 @pytest.mark.guards(
-    "asyncout/stream.py", "self._set_stream(self._from)", nth=2, only="dual-pinned-block"
+    "asyncout/pending_output.py",
+    "runtime.set_stream(path.main_stream)",
+    only="dual-pinned-block-per_tensor",
+)
+@pytest.mark.guards(
+    "asyncout/pending_output.py",
+    "runtime.set_stream(path.stream)",
+    only="dual-pageable-block-per_tensor",
 )
 def test_the_main_stream_is_current_after_construction(box: Box, policy: CopyPolicy) -> None:
     output = box.output([[1]], policy=policy)
     assert box.vm.current_stream() == box.main
     output.get_output()
+    copies = {record.stream for record in box.vm.history if record.op == "d2h"}
+    assert copies == {str(box.copy if policy.streams == "dual" else box.main)}
 
 
 @pytest.mark.parametrize("kind", ["copy", "record", "allocate"])
@@ -315,7 +328,7 @@ def test_the_main_stream_is_current_after_construction(box: Box, policy: CopyPol
     "inflight.keep_until(path.record(), touched, path.recycle)",
     only="copy",
 )
-@pytest.mark.guards("asyncout/pending_output.py", "_leave_behind(path, touched)", only="record")
+@pytest.mark.guards("asyncout/pending_output.py", "_leave_behind(path, self._kept)", only="record")
 def test_a_construction_that_fails_half_way_leaves_nothing_behind(box: Box, kind: str) -> None:
     sampled = SamplerOutput(
         sampled_token_ids=box.computed([[71]], torch.int64), num_nans=box.computed([0])

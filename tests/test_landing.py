@@ -1,0 +1,279 @@
+"""Blocks are lent to one step at a time, and pooled events to one waiter."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+import torch
+from steps import Box
+
+from asyncout import AsyncPoolingOutput, CopyPolicy, TimingError
+from asyncout.copy_path import CopyPath
+from asyncout.events import HybridWait, PooledWait, wait_until
+from asyncout.landing import SMALLEST_BLOCK, BlockPool, view_of
+from asyncout.prediction import RecentPast
+
+MS = 1e-3
+
+
+@pytest.fixture
+def box() -> Box:
+    return Box()
+
+
+@pytest.fixture
+def pool(box: Box) -> BlockPool:
+    return BlockPool(box.vm, pinned=True)
+
+
+# --- blocks -----------------------------------------------------------------------------------
+
+
+@pytest.mark.guards("asyncout/landing.py", "self.block.home.append(self.block)")
+def test_a_block_comes_back_when_its_last_view_is_gone_and_no_earlier(pool: BlockPool) -> None:
+    lease = pool.take(100).lend()
+    address = lease.block.address
+    view = view_of(lease, 64, torch.empty(3, dtype=torch.int32))
+    part = view[1:]
+    array = view.numpy()[:2]
+    del lease, view
+    assert pool.take(100).address != address
+    del part
+    assert pool.take(100).address != address
+    del array
+    allocated = pool.num_bytes
+    assert pool.take(100).address == address
+    assert pool.num_bytes == allocated
+
+
+def test_pinned_bytes_are_bounded_by_what_is_lent_at_once(pool: BlockPool) -> None:
+    random = np.random.default_rng(0)
+    for _ in range(500):
+        leases = [pool.take(int(random.integers(1, 40_000))).lend() for _ in range(3)]
+        del leases
+    sizes = [SMALLEST_BLOCK << shift for shift in range(3)]
+    assert pool.num_bytes <= 3 * sum(sizes)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.uint8, torch.int16, torch.bfloat16, torch.float64, torch.uint16]
+)
+def test_views_have_the_shape_and_dtype_of_their_source(
+    pool: BlockPool, dtype: torch.dtype
+) -> None:
+    like = torch.empty((2, 0) if dtype is torch.uint8 else (2, 3), dtype=dtype)
+    view = view_of(pool.take(1000).lend(), 128, like)
+    assert view.shape == like.shape
+    assert view.dtype == dtype
+
+
+@pytest.mark.guards("asyncout/transfer.py", "self._lease: Lease = pool.take(end).lend()")
+def test_results_that_are_kept_stay_while_later_steps_run(box: Box) -> None:
+    # vllm issue 36013
+    first = box.output([[1]], logprobs=box.logprobs(1)).get_output().logprobs
+    rows = (
+        AsyncPoolingOutput(
+            box.runner_output(1), box.computed([[2.5]], torch.float32), [True], box.main, box.copy
+        )
+        .get_output()
+        .pooler_output
+    )
+    for _ in range(16):
+        box.output([[9]], logprobs=box.logprobs(1, 3)).get_output()
+    assert first.logprob_token_ids.tolist() == [[0, 1]]
+    assert rows[0].tolist() == [2.5]
+
+
+def test_a_dropped_outputs_block_is_not_lent_again_before_its_copies_are_done(box: Box) -> None:
+    box.output([[1]])  # dropped; its copies run for another millisecond
+    output = box.output([[2]])
+    output.get_output()
+    # Had both had one block, the first one's copy would have come over the second's.
+    box.vm.synchronize()
+    assert output.get_output().sampled_token_ids == [[2]]
+
+
+def test_mixed_inputs_travel_in_one_batch(box: Box) -> None:
+    parts = {
+        "strided": box.computed([[1, 2], [3, 4]], torch.int32).t(),
+        "empty": box.vm.empty((0, 3), torch.float32),
+        "half": box.computed([0.5], torch.bfloat16),
+        "flag": box.computed([True], torch.bool),
+    }
+    on_host = torch.tensor([7])
+    results = [*parts.values(), on_host, None]
+    output = AsyncPoolingOutput(box.runner_output(6), results, [True] * 6, box.main, box.copy)
+    on_host.zero_()
+    arrived = output.get_output().pooler_output
+    assert arrived[0].tolist() == [[1, 3], [2, 4]]
+    assert arrived[1].shape == (0, 3)
+    assert arrived[2].dtype is torch.bfloat16
+    assert arrived[2].tolist() == [0.5]
+    assert arrived[3].tolist() == [True]
+    assert arrived[4].tolist() == [7]
+    assert arrived[5] is None
+    assert sum(record.op == "d2h" for record in box.vm.history) == 1
+    # What needs a kernel gets it on the main stream, not behind the next step's.
+    (packing,) = [record for record in box.vm.history if record.name.startswith("clone")]
+    assert packing.stream == str(box.main)
+
+
+def test_outputs_may_be_constructed_and_read_in_many_threads(box: Box) -> None:
+    wrong: list[object] = []
+
+    def work(value: int) -> None:
+        box.vm.set_stream(box.main)
+        for step in range(20):
+            expected = [[value * 100 + step]]
+            output = box.output(expected)
+            if output.get_output().sampled_token_ids != expected:
+                wrong.append(expected)
+
+    threads = [threading.Thread(target=work, args=(value,)) for value in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+# --- events -----------------------------------------------------------------------------------
+
+
+@pytest.mark.guards("asyncout/pending_output.py", "self._path.recycle(event)")
+@pytest.mark.guards("asyncout/events.py", "self._free.append(event)")
+def test_events_are_used_again_only_when_nobody_waits_for_them(box: Box) -> None:
+    policy = CopyPolicy(wait="spin")
+    first, second = box.output([[1]], policy=policy), box.output([[2]], policy=policy)
+    assert first._event is not second._event
+    event = first._event
+    first.get_output()
+    third = box.output([[3]], policy=policy)
+    assert third._event is event
+    assert second.get_output().sampled_token_ids == [[2]]
+    assert third.get_output().sampled_token_ids == [[3]]
+
+
+@pytest.mark.guards("asyncout/inflight.py", "recycle(event)")
+def test_a_dropped_outputs_event_comes_back_when_it_has_passed(box: Box) -> None:
+    policy = CopyPolicy(wait="spin")
+    dropped = box.output([[1]], policy=policy)
+    event = dropped._event
+    del dropped
+    box.vm.synchronize()
+    assert box.output([[2]], policy=policy)._event is event
+    gc.collect()
+
+
+def test_a_stream_made_to_wait_behind_a_finished_output_waits_for_nothing(box: Box) -> None:
+    output = box.output([[1]])
+    output.get_output()
+    before = len(box.vm.program())
+    output.make_stream_wait()
+    assert len(box.vm.program()) == before
+
+
+def test_the_paths_events_do_not_outlive_their_path(box: Box) -> None:
+    path = CopyPath(CopyPolicy(), box.main, box.copy)
+    event = path.record()
+    path.wait(event)
+    path.recycle(event)
+    assert path.record() is event or event.spins != path.record().spins
+
+
+# --- the hybrid wait --------------------------------------------------------------------------
+
+
+def waits(box: Box, waiter: HybridWait, lengths: list[float]) -> list[tuple[float, float]]:
+    """Give lateness and CPU time of a wait for each length."""
+    results = []
+    for seconds in lengths:
+        box.vm.busy(seconds)
+        event = waiter.record(box.main)
+        cpu = box.vm.cpu_time
+        waiter.wait(event)
+        results.append((box.vm.now - event.op.end, box.vm.cpu_time - cpu))
+        waiter.recycle(event)
+    return results
+
+
+@pytest.fixture
+def hybrid(box: Box) -> HybridWait:
+    return HybridWait(box.vm, box.main.device)
+
+
+def test_the_hybrid_wait_wakes_like_spin_and_burns_a_tenth_of_it(box: Box, hybrid) -> None:
+    late, burnt = zip(*waits(box, hybrid, [5 * MS] * 40)[16:], strict=True)
+    profile = box.vm.profile
+    assert max(late) == pytest.approx(profile.spin_wake_s, abs=2e-6)
+    assert sum(burnt) / len(burnt) < 0.1 * 5 * MS
+
+
+def test_a_first_wait_costs_no_more_than_block(box: Box, hybrid) -> None:
+    late, burnt = waits(box, hybrid, [20 * MS])[0]
+    profile = box.vm.profile
+    assert burnt < profile.block_cpu_s + 20e-6
+    assert late == pytest.approx(profile.block_wake_s, abs=1e-6)
+
+
+def test_with_jitter_it_rarely_oversleeps_and_burns_less_than_a_third(box: Box, hybrid) -> None:
+    random = np.random.default_rng(3)
+    lengths = (5 * MS * random.uniform(0.9, 1.1, 400)).tolist()
+    late, burnt = zip(*waits(box, hybrid, lengths)[50:], strict=True)
+    assert np.percentile(late, 95) < 0.35 * box.vm.profile.block_wake_s
+    assert np.mean(burnt) < 0.3 * 5 * MS
+
+
+@pytest.mark.parametrize("after", [1 * MS, 20 * MS])
+def test_it_recovers_in_a_few_steps_when_the_step_changes(box: Box, hybrid, after: float) -> None:
+    waits(box, hybrid, [5 * MS] * 30)
+    late, burnt = zip(*waits(box, hybrid, [after] * 30), strict=True)
+    assert max(late[8:]) < 2 * box.vm.profile.spin_wake_s
+    assert max(burnt[14:]) < 0.3 * after
+
+
+def test_a_wait_for_what_has_passed_returns_at_once_and_teaches_nothing(box: Box, hybrid) -> None:
+    waits(box, hybrid, [5 * MS] * 10)
+    before = hybrid._passing.mean
+    event = hybrid.record(box.main)
+    box.vm.host_work(50 * MS)
+    hybrid.wait(event)
+    assert hybrid._passing.mean == before
+
+
+def test_a_timed_wait_gives_up_and_can_go_on(box: Box) -> None:
+    waiter = PooledWait(box.vm, box.main.device, blocking=False)
+    box.vm.busy(10 * MS)
+    event = waiter.record(box.main)
+    assert not wait_until(box.vm, event, box.vm.now + MS)
+    assert box.vm.now < 2 * MS
+    assert wait_until(box.vm, event, box.vm.now + 50 * MS)
+    assert box.vm.now < 12 * MS
+    assert box.vm.cpu_time < MS
+
+
+def test_the_recent_past_follows_a_jump_and_knows_its_spread() -> None:
+    past = RecentPast()
+    for value in (1.0, 1.0, 1.0):
+        past.add(value)
+    past.add(9.0)
+    assert (past.count, past.mean) == (1, 9.0)
+    random = np.random.default_rng(0)
+    steady = RecentPast()
+    for value in random.uniform(0.9, 1.1, 500):
+        steady.add(float(value))
+    assert steady.mean == pytest.approx(1.0, abs=0.05)
+    assert steady.mean - steady.margin < 0.93
+
+
+def test_a_pooled_cuda_event_says_that_it_takes_no_time() -> None:
+    # torchcomms issue 2270
+    from asyncout.cuda_driver import DriverEvent
+
+    event = DriverEvent.__new__(DriverEvent)
+    event.handle = 0
+    with pytest.raises(TimingError, match="made without timing; use"):
+        event.elapsed_time(event)
