@@ -95,17 +95,24 @@ class CudaRuntime:
         """Whether a host tensor's memory is page-locked."""
         return host_tensor.is_pinned()
 
-    def synchronize_event(self, event: Any, device: torch.device) -> None:
-        """Wait for `event` with `device` current.
+    def synchronizer(self, device: torch.device) -> Callable[[Any], None]:
+        """Give a function that waits for an event, from any thread, touching only `device`.
 
-        A thread that never touched CUDA has device 0 current, and a driver call
-        there would make a context of hundreds of MiB on it (vllm issue 37449).
+        A thread that never touched CUDA has device 0 current, and torch's wait there would
+        make a context of hundreds of MiB on it (vllm issue 37449). With one device there is
+        no other to touch; a pooled event knows its own context.
         """
-        if isinstance(event, DriverEvent):  # knows its own context
-            event.synchronize()
-            return
-        with torch.cuda.device(device):
-            event.synchronize()
+        if self.device_count() == 1:
+            return _synchronize
+
+        def synchronize_on_device(event: Any) -> None:
+            if isinstance(event, DriverEvent):
+                event.synchronize()
+            else:
+                with torch.cuda.device(device):
+                    event.synchronize()
+
+        return synchronize_on_device
 
     def clock(self) -> float:
         """Seconds on the host's clock."""
@@ -114,6 +121,10 @@ class CudaRuntime:
     def sleep(self, seconds: float) -> None:
         """Let the calling thread sleep with the least timer slack."""
         precise_sleep(seconds)
+
+
+def _synchronize(event: Any) -> None:
+    event.synchronize()
 
 
 # What torch.cuda.is_current_stream_capturing and torch.cuda.set_stream call, without the Python

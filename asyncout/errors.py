@@ -49,6 +49,10 @@ class NanLogitsError(AsyncOutError, RuntimeError):
     """A request's logits held NaNs and the caller asked to be told."""
 
 
+class OutputTimeoutError(AsyncOutError, TimeoutError):
+    """An output had not arrived in the time given; it can still be read later."""
+
+
 class TimingError(AsyncOutError, RuntimeError):
     """Step timing was used in an order, or with events, that cannot be timed."""
 

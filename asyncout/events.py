@@ -60,8 +60,8 @@ class DriverWait:
 
     def __init__(self, runtime: Runtime, device: torch.device, blocking: bool) -> None:
         self._runtime = runtime
-        self._device = device
         self._blocking = blocking
+        self._synchronize = runtime.synchronizer(device)
 
     def record(self, stream: Any) -> Event:
         """Record a new event."""
@@ -71,7 +71,7 @@ class DriverWait:
 
     def wait(self, event: Event) -> None:
         """Return when `event` has passed."""
-        self._runtime.synchronize_event(event, self._device)
+        self._synchronize(event)
 
     def recycle(self, event: Event) -> None:
         """Let it go: the next one is new."""
@@ -185,18 +185,18 @@ class HybridWait:
         (self._spinning if event.spins else self._asleep).recycle(event)
 
 
-def wait_until(runtime: Runtime, event: Event, deadline: float) -> bool:
-    """Wait for an event no longer than to a time on the runtime's clock.
+def wait_until(runtime: Runtime, has_passed: Callable[[], bool], deadline: float) -> bool:
+    """Wait for something to have passed, no longer than to a time on the runtime's clock.
 
-    No driver has such a wait: the thread sleeps and looks, ever more rarely.
+    No driver has such a wait: the thread sleeps and asks, ever more rarely.
 
     Returns
     -------
     bool
-        Whether the event has passed.
+        Whether it has passed.
     """
     begin = runtime.clock()
-    while not event.query():
+    while not has_passed():
         now = runtime.clock()
         if now >= deadline:
             return False

@@ -6,16 +6,19 @@ asks first waits, converts and fills in; everybody gets the same outcome.
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from threading import Lock
 from typing import Any
 
 import torch
 
 from asyncout import inflight
+from asyncout.checks import MAX_NAMED_REQUESTS
 from asyncout.copy_path import CopyPath
-from asyncout.errors import DeviceMismatchError, GraphCaptureError
+from asyncout.errors import DeviceMismatchError, GraphCaptureError, OutputTimeoutError
+from asyncout.events import wait_until
 from asyncout.outputs import AsyncModelRunnerOutput, KVConnectorOutput, ModelRunnerOutput
 from asyncout.runtime import Event
 from asyncout.tree import gather, named_tensors, rebuild
@@ -87,17 +90,29 @@ class PendingOutput(AsyncModelRunnerOutput):
 
     # --- wait ------------------------------------------------------------------------------
 
-    def get_output(self) -> ModelRunnerOutput:
+    def get_output(self, timeout: float | None = None) -> ModelRunnerOutput:
         """Wait for the copies, fill in the model runner output and return it.
 
         The work is done once; later calls, from any thread, give the same object
         or raise the same error.
 
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait at most, also for another thread that is waiting already.
+
         Returns
         -------
         ModelRunnerOutput
             The object given at construction.
+
+        Raises
+        ------
+        OutputTimeoutError
+            The copies had not arrived in time. The output can still be read later.
         """
+        if timeout is not None and not self._outcome_is_known:
+            self._wait_at_most(timeout)
         with self._lock:
             if not self._outcome_is_known:
                 try:
@@ -111,9 +126,47 @@ class PendingOutput(AsyncModelRunnerOutput):
             raise self._error.with_traceback(None)
         return self._model_runner_output
 
+    def ready(self) -> bool:
+        """Whether :meth:`get_output` would not have to wait for the device."""
+        event = self._event
+        if event is None:
+            return True
+        try:
+            # Looked at again: another thread's wait may have given the event away meanwhile.
+            return event.query() or self._event is None
+        except Exception:
+            return True  # a lost device: get_output raises its error at once
+
+    def __await__(self) -> Generator[Any, None, ModelRunnerOutput]:
+        """Wait in asyncio: a thread of the loop's executor waits as the policy says.
+
+        The loop runs on meanwhile. Nothing polls, so the result is no later than that
+        thread's wake-up and its hand-over.
+        """
+        if self._outcome_is_known:
+            return self.get_output()
+        loop = asyncio.get_running_loop()
+        return (yield from loop.run_in_executor(None, self.get_output).__await__())
+
     @abstractmethod
     def _finish(self) -> None:
         """Wait, convert and fill in the model runner output."""
+
+    def _wait_at_most(self, timeout: float) -> None:
+        """Return when the copies have arrived, or raise after `timeout` seconds."""
+        runtime = self._path.runtime
+        if wait_until(runtime, self.ready, runtime.clock() + timeout):
+            return
+        requests = self._model_runner_output.req_ids
+        named = ", ".join(requests[:MAX_NAMED_REQUESTS])
+        more = len(requests) - MAX_NAMED_REQUESTS
+        fields = sorted({name.split("[")[0] for name, _ in named_tensors(self._kept[0])})
+        raise OutputTimeoutError(
+            f"the results of {len(requests)} requests ({named}"
+            + (f" and {more} more" if more > 0 else "")
+            + f") had not arrived after {timeout:g} s; waiting for {', '.join(fields)}. The device "
+            "is late or hangs; get_output() may be called again"
+        )
 
     def _host_twin(self) -> Any:
         """Give the twin of the sources on the host; read it only after :meth:`_wait`.

@@ -93,8 +93,8 @@ class Runtime(Protocol):
         The current stream plays no part. The caller keeps sources and block.
         """
 
-    def synchronize_event(self, event: Any, device: torch.device) -> None:
-        """Wait for `event` from any thread, touching no device but `device`."""
+    def synchronizer(self, device: torch.device) -> Callable[[Any], None]:
+        """Give a function that waits for an event, from any thread, touching only `device`."""
 
     def clock(self) -> float:
         """Seconds on the host's clock."""
@@ -115,14 +115,20 @@ def runtime_of(stream: Any) -> Runtime:
     StreamTypeError
         `stream` is no stream, or one of a device type without a runtime here.
     """
-    runtime = getattr(stream, "asyncout_runtime", None)
-    if runtime is not None:
+    if not isinstance(stream, torch.Stream):
+        runtime = getattr(stream, "asyncout_runtime", None)
+        if runtime is None:
+            raise StreamTypeError(
+                f"expected a stream, got {type(stream).__name__}; "
+                "pass a torch.cuda.Stream or an asyncout.virtual stream"
+            )
         return cast(Runtime, runtime)
-    if isinstance(stream, torch.Stream):
-        from asyncout.cuda_runtime import CUDA  # imported late: needs no GPU until used
+    global _cuda_runtime
+    if _cuda_runtime is None:
+        from asyncout.cuda_runtime import CUDA  # imported late: it imports this module
 
-        return CUDA
-    raise StreamTypeError(
-        f"expected a stream, got {type(stream).__name__}; "
-        "pass a torch.cuda.Stream or an asyncout.virtual stream"
-    )
+        _cuda_runtime = CUDA
+    return _cuda_runtime
+
+
+_cuda_runtime: Runtime | None = None

@@ -107,14 +107,19 @@ def rebuild(value: Any, replacements: Iterator[Any]) -> Any:
         return next(replacements)
     if isinstance(value, dict):
         return {key: rebuild(part, replacements) for key, part in value.items()}
-    if (names := record_fields(type(value))) and not _is_on_host(value, names):
-        return type(value)(
-            *[
-                None if name in DEVICE_ONLY_FIELDS else rebuild(getattr(value, name), replacements)
-                for name in names
-            ]
-        )
-    return value
+    names = record_fields(type(value))
+    if names is None or _is_on_host(value, names):
+        return value
+    parts: list[Any] = []
+    for name in names:
+        part = getattr(value, name)
+        if part is None or name in DEVICE_ONLY_FIELDS:
+            parts.append(None)
+        elif isinstance(part, torch.Tensor):
+            parts.append(next(replacements))
+        else:
+            parts.append(rebuild(part, replacements))
+    return type(value)(*parts)
 
 
 def named_tensors(value: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:

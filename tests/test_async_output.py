@@ -204,7 +204,7 @@ def test_copies_wait_for_the_kernels_that_compute_their_sources(box: Box) -> Non
 
 @pytest.mark.guards("asyncout/async_output.py", "self._wait()")
 @pytest.mark.guards("asyncout/pending_output.py", "self._path.wait(event)")
-@pytest.mark.guards("asyncout/events.py", "self._runtime.synchronize_event(event, self._device)")
+@pytest.mark.guards("asyncout/events.py", "self._synchronize(event)")
 @pytest.mark.guards("asyncout/events.py", "event.record(stream)", nth=2)
 @pytest.mark.guards("asyncout/pending_output.py", "self._event = path.record()")
 def test_results_are_read_only_after_their_copies(box: Box) -> None:

@@ -248,9 +248,9 @@ def test_a_timed_wait_gives_up_and_can_go_on(box: Box) -> None:
     waiter = PooledWait(box.vm, box.main.device, blocking=False)
     box.vm.busy(10 * MS)
     event = waiter.record(box.main)
-    assert not wait_until(box.vm, event, box.vm.now + MS)
+    assert not wait_until(box.vm, event.query, box.vm.now + MS)
     assert box.vm.now < 2 * MS
-    assert wait_until(box.vm, event, box.vm.now + 50 * MS)
+    assert wait_until(box.vm, event.query, box.vm.now + 50 * MS)
     assert box.vm.now < 12 * MS
     assert box.vm.cpu_time < MS
 

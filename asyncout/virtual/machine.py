@@ -284,9 +284,9 @@ class VirtualMachine:
         """Whether a host tensor's memory is page-locked on this machine."""
         return self._host.is_pinned(host_tensor)
 
-    def synchronize_event(self, event: Any, device: torch.device) -> None:
-        """Hold the host until `event` has passed."""
-        event.synchronize()
+    def synchronizer(self, device: torch.device) -> Callable[[Any], None]:
+        """Give a function that holds the host until an event has passed."""
+        return lambda event: event.synchronize()
 
     # --- tensors ---------------------------------------------------------------------------
 
