@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -86,7 +86,8 @@ class CopyPath:
         self.prepare: Callable[[Sequence[torch.Tensor]], Landing] = transfer.prepare
         self.wait: Callable[[Event], None] = waiter.wait
         self.recycle: Callable[[Event], None] = waiter.recycle
-        self._record = waiter.record
+        #: Records an event behind the copies enqueued so far.
+        self.record: Callable[[], Event] = partial(waiter.record, self.stream)
         self.follow_main: Callable[[], None] = _do_nothing  # the order of work is that of calls
         if dual:
             # Copies that are made as the original makes them also wait as it does.
@@ -95,10 +96,6 @@ class CopyPath:
 
     def _wait_stream(self) -> None:
         self.stream.wait_stream(self.main_stream)
-
-    def record(self) -> Event:
-        """Record an event behind the copies enqueued so far."""
-        return self._record(self.stream)
 
     def look_at_memory(self, sources: Sequence[torch.Tensor], landing: Landing) -> None:
         """Find out, at the first real copy, whether pinned memory was really obtained.

@@ -17,7 +17,10 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+import torch
+
 from asyncout.errors import TimingError
+from asyncout.runtime import BlockCopier, HostBlock
 
 #: cuda.h: CU_EVENT_BLOCKING_SYNC, CU_EVENT_DISABLE_TIMING.
 EVENT_BLOCKING_SYNC = 1
@@ -222,25 +225,25 @@ def stream_follower(marker: DriverEvent, main: Any, copy: Any) -> Callable[[], N
     return follow
 
 
-def batch_copier(
-    stream: Any,
-) -> Callable[[Sequence[int], Sequence[int], Sequence[int]], None]:
-    """Give a function that enqueues copies from device to host addresses on `stream`.
-
-    Its arguments are destinations, sources and sizes in bytes, equally many.
-    """
+def block_copier(stream: Any) -> BlockCopier:
+    """Give a function that enqueues copies from device tensors into a block on `stream`."""
     calls, handle = driver(), stream.cuda_stream
     batch, one = calls.copy_batch, calls.copy_to_host
     attributes, starts = calls.attributes, calls.attribute_starts
     fewest = FEW_COPIES if batch and handle not in DEFAULT_STREAM_HANDLES else sys.maxsize
 
-    def copy(destinations: Sequence[int], sources: Sequence[int], sizes: Sequence[int]) -> None:
-        count = len(sizes)
+    def copy(
+        sources: Sequence[torch.Tensor],
+        sizes: Sequence[int],
+        offsets: Sequence[int],
+        block: HostBlock,
+    ) -> None:
+        base, count = block.address, len(sizes)
         if count > fewest:
             array = array_type(count)
             result = batch(
-                array(*destinations),
-                array(*sources),
+                array(*[base + offset for offset in offsets]),
+                array(*[source.data_ptr() for source in sources]),
                 array(*sizes),
                 count,
                 attributes,
@@ -251,8 +254,8 @@ def batch_copier(
             if result:
                 calls.check(result, "cuMemcpyBatchAsync")
             return
-        for destination, source, size in zip(destinations, sources, sizes, strict=True):
-            result = one(destination, source, size, handle)
+        for source, size, offset in zip(sources, sizes, offsets, strict=True):
+            result = one(base + offset, source.data_ptr(), size, handle)
             if result:
                 calls.check(result, "cuMemcpyDtoHAsync")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
 import torch
 
-from asyncout.cuda_driver import DriverEvent, batch_copier, stream_follower
+from asyncout.cuda_driver import DriverEvent, block_copier, stream_follower
 from asyncout.errors import StreamTypeError
 from asyncout.precise_sleep import precise_sleep
 from asyncout.runtime import BlockCopier, Event
@@ -74,22 +74,7 @@ class CudaRuntime:
 
     def block_copier(self, stream: Any) -> BlockCopier:
         """Give a function that enqueues copies into a block with one driver call."""
-        copy_batch = batch_copier(stream)
-
-        def copy(
-            sources: Sequence[torch.Tensor],
-            sizes: Sequence[int],
-            offsets: Sequence[int],
-            block: torch.Tensor,
-        ) -> None:
-            base = block.data_ptr()
-            copy_batch(
-                [base + offset for offset in offsets],
-                [source.data_ptr() for source in sources],
-                sizes,
-            )
-
-        return copy
+        return block_copier(stream)
 
     def is_pinned(self, host_tensor: torch.Tensor) -> bool:
         """Whether a host tensor's memory is page-locked."""

@@ -118,8 +118,10 @@ class HybridWait:
 
     def __init__(self, runtime: Runtime, device: torch.device) -> None:
         self._runtime = runtime
-        self._asleep = PooledWait(runtime, device, blocking=True)
-        self._spinning = PooledWait(runtime, device, blocking=False)
+        self._clock = runtime.clock
+        self._synchronize = runtime.synchronizer(device)
+        #: Free events, by whether a thread spins on them.
+        self._free: dict[bool, deque[Any]] = {True: deque(), False: deque()}
         self._passing = RecentPast()
         self._bound: float | None = None
         self._lateness = RecentPast()
@@ -128,9 +130,13 @@ class HybridWait:
     def record(self, stream: Any) -> Event:
         """Record an event to spin on, or to sleep on while nothing predicts its passing."""
         spins = self._passing.count > 0 or self._bound is not None
-        event: Any = (self._spinning if spins else self._asleep).record(stream)
-        event.recorded_at = self._runtime.clock()
-        event.spins = spins
+        try:
+            event = self._free[spins].pop()
+        except IndexError:
+            event = self._runtime.new_pooled_event(blocking=not spins)
+            event.spins = spins  # type: ignore[attr-defined]
+        event.record(stream)
+        event.recorded_at = self._clock()
         return event  # type: ignore[no-any-return]
 
     def wait(self, event: Any) -> None:
@@ -138,16 +144,16 @@ class HybridWait:
         if event.query():
             return  # some time ago: says nothing of when
         if not event.spins:
-            self._asleep.wait(event)
-            self._bound = self._runtime.clock() - event.recorded_at
+            self._synchronize(event)
+            self._bound = self._clock() - event.recorded_at
             return
         planned = self._sleep_before(event)
         if planned is not None and event.query():
             self._note_oversleep(planned - event.recorded_at)
             return
-        self._spinning.wait(event)
+        self._synchronize(event)
         self._overslept = 0
-        self._passing.add(self._runtime.clock() - event.recorded_at)
+        self._passing.add(self._clock() - event.recorded_at)
 
     def _expected(self) -> float | None:
         """Give a time after its record before which an event will hardly pass."""
@@ -164,11 +170,11 @@ class HybridWait:
         late = lateness.mean + lateness.margin if lateness.count else ASSUMED_LATENESS_S
         planned: float = event.recorded_at + expected
         wake = planned - late
-        now = self._runtime.clock()
+        now = self._clock()
         if wake - now < LEAST_SLEEP_S:
             return None
         self._runtime.sleep(wake - now)
-        lateness.add(max(0.0, self._runtime.clock() - wake))
+        lateness.add(max(0.0, self._clock() - wake))
         return planned
 
     def _note_oversleep(self, planned: float) -> None:
@@ -182,7 +188,7 @@ class HybridWait:
 
     def recycle(self, event: Any) -> None:
         """Keep it for a later record."""
-        (self._spinning if event.spins else self._asleep).recycle(event)
+        self._free[event.spins].append(event)
 
 
 def wait_until(runtime: Runtime, has_passed: Callable[[], bool], deadline: float) -> bool:

@@ -71,23 +71,19 @@ class Block:
     address : int
     home : deque of Block
         Where it waits for its next step.
+    shape, buffer
+        What a lease is made of.
     """
 
-    __slots__ = ("_buffer", "_shape", "address", "home", "memory")
+    __slots__ = ("address", "buffer", "home", "memory", "shape")
 
     def __init__(self, memory: torch.Tensor, home: deque[Block]) -> None:
         self.memory = memory
         self.address = memory.data_ptr()
         self.home = home
-        self._shape = (memory.numel(),)
+        self.shape = (memory.numel(),)
         # No array: NumPy would take an array, and not the lease, as the views' base.
-        self._buffer = (ctypes.c_uint8 * memory.numel()).from_address(self.address)
-
-    def lend(self) -> Lease:
-        """Give the block to a step."""
-        lease: Lease = _new_array(Lease, self._shape, np.uint8, self._buffer)
-        lease.block = self
-        return lease
+        self.buffer = (ctypes.c_uint8 * memory.numel()).from_address(self.address)
 
 
 class BlockPool:
@@ -106,18 +102,21 @@ class BlockPool:
         self._homes: dict[int, deque[Block]] = {}
         self.num_bytes = 0
 
-    def take(self, num_bytes: int) -> Block:
-        """Give a block of at least `num_bytes`; a new one where none is free."""
+    def lend(self, num_bytes: int) -> Lease:
+        """Lend a block of at least `num_bytes`; a new one where none is free."""
         size = max(SMALLEST_BLOCK, 1 << (num_bytes - 1).bit_length())
         home = self._homes.get(size)
         if home is None:
             home = self._homes.setdefault(size, deque())
         try:
-            return home.pop()  # the one that came back last: its pages are in the cache
+            block = home.pop()  # the one that came back last: its pages are in the cache
         except IndexError:
             memory = self._runtime.empty_host((size,), torch.uint8, self._pinned)
             self.num_bytes += size
-            return Block(memory, home)
+            block = Block(memory, home)
+        lease: Lease = _new_array(Lease, block.shape, np.uint8, block.buffer)
+        lease.block = block
+        return lease
 
 
 def view_of(lease: Lease, offset: int, like: torch.Tensor) -> torch.Tensor:

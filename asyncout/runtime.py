@@ -52,9 +52,22 @@ class Stream(Protocol):
         """Hold the calling thread until the stream is empty."""
 
 
-#: Enqueues copies of contiguous tensors to offsets in a block of host bytes. Arguments:
-#: sources, their bytes (none is 0), offsets, block (uint8 on the host).
-BlockCopier = Callable[[Sequence[torch.Tensor], Sequence[int], Sequence[int], torch.Tensor], None]
+class HostBlock(Protocol):
+    """A block of host memory that copies arrive in.
+
+    Attributes
+    ----------
+    memory : torch.Tensor, uint8
+    address : int
+    """
+
+    memory: torch.Tensor
+    address: int
+
+
+#: Enqueues copies of contiguous tensors to offsets in a block. Arguments: sources, their
+#: bytes (none is 0), offsets, block.
+BlockCopier = Callable[[Sequence[torch.Tensor], Sequence[int], Sequence[int], HostBlock], None]
 
 
 class Runtime(Protocol):

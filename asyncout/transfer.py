@@ -8,6 +8,7 @@ which the driver itself holds the host.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,12 +36,15 @@ class Transfer(Protocol):
     ----------
     on_current_stream : bool
         Whether copies run on the current stream, which then has to be the right one.
+    prepare : callable
+        Makes room for sources. Called while the main stream is current.
     """
 
     on_current_stream: bool
 
-    def prepare(self, sources: Sequence[torch.Tensor]) -> Landing:
-        """Make room for `sources`. Called while the main stream is current."""
+    @property
+    def prepare(self) -> Callable[[Sequence[torch.Tensor]], Landing]:
+        """Make room for sources."""
 
 
 class PerTensorTransfer:
@@ -55,18 +59,14 @@ class PerTensorTransfer:
     on_current_stream = True
 
     def __init__(self, copy: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        self._copy = copy
-
-    def prepare(self, sources: Sequence[torch.Tensor]) -> Landing:
-        """Give an empty landing: each copy makes its own room."""
-        return _TensorLanding(sources, self._copy)
+        self.prepare: Callable[[Sequence[torch.Tensor]], Landing] = partial(_TensorLanding, copy)
 
 
 class _TensorLanding:
     __slots__ = ("_arrived", "_copy", "_sources")
 
     def __init__(
-        self, sources: Sequence[torch.Tensor], copy: Callable[[torch.Tensor], torch.Tensor]
+        self, copy: Callable[[torch.Tensor], torch.Tensor], sources: Sequence[torch.Tensor]
     ) -> None:
         self._sources = sources
         self._copy = copy
@@ -95,19 +95,19 @@ class BatchedTransfer:
 
     def __init__(self, runtime: Runtime, stream: Any, pinned: bool) -> None:
         self.pool = BlockPool(runtime, pinned)
-        self._copy = runtime.block_copier(stream)
-
-    def prepare(self, sources: Sequence[torch.Tensor]) -> Landing:
-        """Lease a block; pack what a copy engine cannot read, on the main stream.
-
-        There the packing kernel runs at once behind the kernels that computed the tensor.
-        On the copy stream it would wait behind the next step's (1.5 ms behind large matrix
-        products on an H200).
-        """
-        return _BlockLanding(self.pool, self._copy, sources)
+        self.prepare: Callable[[Sequence[torch.Tensor]], Landing] = partial(
+            _BlockLanding, self.pool, runtime.block_copier(stream)
+        )
 
 
 class _BlockLanding:
+    """A leased block. What a copy engine cannot read is packed first, on the main stream.
+
+    There the packing kernel runs at once behind the kernels that computed the tensor. On
+    the copy stream it would wait behind the next step's (1.5 ms behind large matrix
+    products on an H200).
+    """
+
     __slots__ = ("_copy", "_lease", "_offsets", "_on_host", "_sizes", "_sources")
 
     def __init__(self, pool: BlockPool, copy: BlockCopier, sources: Sequence[torch.Tensor]) -> None:
@@ -129,13 +129,13 @@ class _BlockLanding:
             sizes.append(size)
             end += (size + ALIGNMENT - 1) & -ALIGNMENT
         self._sources, self._offsets, self._sizes = readable, offsets, sizes
-        self._lease: Lease = pool.take(end).lend()
+        self._lease: Lease = pool.lend(end)
 
     def enqueue(self) -> None:
         block = self._lease.block
         assert block is not None
         if self._on_host is None:
-            self._copy(self._sources, self._sizes, self._offsets, block.memory)
+            self._copy(self._sources, self._sizes, self._offsets, block)
         else:
             self._enqueue_the_others(block, self._on_host)
 
@@ -152,7 +152,7 @@ class _BlockLanding:
                 [self._sources[place] for place in places],
                 [self._sizes[place] for place in places],
                 [self._offsets[place] for place in places],
-                block.memory,
+                block,
             )
 
     def arrivals(self) -> list[torch.Tensor]:

@@ -16,6 +16,10 @@ import torch
 #: Fields of each record type seen so far; None for types that are no record.
 _fields_of_type: dict[type, tuple[str, ...] | None] = {}
 
+# Looked up without a call of a function: gather asks for each field of each step.
+_known_fields = _fields_of_type.get
+_UNSEEN: Any = object()
+
 #: A record's fields that never leave the device by themselves: engines keep these
 #: counts there for the next step's kernels, and an output gets them by hand.
 DEVICE_ONLY_FIELDS = frozenset({"num_sampled", "num_rejected"})
@@ -66,7 +70,9 @@ def gather(value: Any, found: list[torch.Tensor]) -> None:
         for part in value.values():
             gather(part, found)
         return
-    names = record_fields(type(value))
+    names = _known_fields(type(value), _UNSEEN)
+    if names is _UNSEEN:
+        names = record_fields(type(value))
     if names is None:
         return
     before, is_on_host = len(found), True
@@ -80,8 +86,11 @@ def gather(value: Any, found: list[torch.Tensor]) -> None:
             found.append(part)
             if is_on_host and not part.is_cpu:
                 is_on_host = False
-        elif isinstance(part, dict) or record_fields(type(part)):
-            is_on_host = False  # a record of records is walked, wherever its tensors are
+        elif _known_fields(type(part), _UNSEEN) is not None:
+            # A dict or a record, or a type not seen before. A record of records is walked,
+            # wherever its tensors are.
+            if isinstance(part, dict) or record_fields(type(part)):
+                is_on_host = False
             gather(part, found)
     if is_on_host:
         del found[before:]

@@ -10,6 +10,7 @@ WORKLOADS = [
     "decode R=1024 K=0",
     "speculative R=1024 W=4 K=0",
     "sampling masks R=256",
+    "sampling masks R=256, some wide",
     "prompt logprobs 16 x 1024",
 ]
 LATENCY_STEPS = ["decode R=256 K=20, 1 ms steps", "decode R=256 K=20, 2 ms steps"]

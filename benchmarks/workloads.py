@@ -85,8 +85,9 @@ class SampledStep:
         Requests that also have prompt logprobs.
     positions : int
         Prompt positions of each.
-    masks : bool
-        Whether sampling masks are copied: one row in eight has more tokens than are listed.
+    masks : {"", "narrow", "wide"}
+        Sampling masks: none, rows of at most 100 tokens as top-p leaves them mostly, or
+        one row in eight with more tokens than are listed.
     experts : tuple of int
         Shape of the routed experts, int16; () for none.
     """
@@ -100,7 +101,7 @@ class SampledStep:
         width: int = 1,
         prompts: int = 0,
         positions: int = 0,
-        masks: bool = False,
+        masks: str = "",
         experts: tuple[int, ...] = (),
     ) -> None:
         random = np.random.default_rng(SEED)
@@ -114,7 +115,7 @@ class SampledStep:
         self._boundaries = [0, *np.cumsum(self._host_counts).tolist()] if width > 1 else None
         self._host_logprobs = _host_logprobs(random, tokens, logprobs + 1) if logprobs else None
         self._host_prompts = [_host_logprobs(random, positions, 2) for _ in range(prompts)]
-        self._host_masks = _host_masks(random, requests * width) if masks else None
+        self._host_masks = _host_masks(random, requests * width, masks == "wide") if masks else None
         self._host_experts = random.integers(0, 256, experts).astype(np.int16) if experts else None
 
         self._counts = self._to_device(self._host_counts)
@@ -269,14 +270,14 @@ def _host_logprobs(random: np.random.Generator, rows: int, columns: int) -> list
     ]
 
 
-def _host_masks(random: np.random.Generator, rows: int) -> list[np.ndarray]:
+def _host_masks(random: np.random.Generator, rows: int, wide: bool) -> list[np.ndarray]:
     """Make ids, bits, counts and, to check against, plain masks."""
     masks = np.zeros((rows, VOCABULARY), bool)
     ids = np.zeros((rows, MASK_WIDTH), np.int32)
     counts = np.zeros(rows, np.int32)
     for row in range(rows):
         # Top-p leaves few tokens mostly, and thousands where the model has no idea.
-        number = MASK_WIDTH * 2 if row % 8 == 7 else int(random.integers(1, 100))
+        number = MASK_WIDTH * 2 if wide and row % 8 == 7 else int(random.integers(1, 100))
         allowed = np.sort(random.choice(VOCABULARY, number, replace=False))
         masks[row, allowed] = True
         counts[row] = number
@@ -314,7 +315,8 @@ WORKLOADS: dict[str, Workload] = {
         _sampled("speculative R=1024 W=4 K=0", 1024, width=4),
         # vLLM's usual request asks for one prompt logprob beside the prompt's own token.
         _sampled("prompt logprobs 16 x 1024", 16, prompts=16, positions=1024),
-        _sampled("sampling masks R=256", 256, masks=True),
+        _sampled("sampling masks R=256", 256, masks="narrow"),
+        _sampled("sampling masks R=256, some wide", 256, masks="wide"),
         _sampled("routed experts 8192 x 60 x 8", 256, experts=(8192, 60, 8)),
         _pooled("pooling 256 x 4096 fp32", 256, 4096, torch.float32),
         _pooled("pooling 256 x 4096 bf16", 256, 4096, torch.bfloat16),

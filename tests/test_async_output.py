@@ -204,8 +204,8 @@ def test_copies_wait_for_the_kernels_that_compute_their_sources(box: Box) -> Non
 
 @pytest.mark.guards("asyncout/async_output.py", "self._wait()")
 @pytest.mark.guards("asyncout/pending_output.py", "self._path.wait(event)")
-@pytest.mark.guards("asyncout/events.py", "self._synchronize(event)")
-@pytest.mark.guards("asyncout/events.py", "event.record(stream)", nth=2)
+@pytest.mark.guards("asyncout/events.py", "self._synchronize(event)", nth=2)
+@pytest.mark.guards("asyncout/events.py", "event.record(stream)", nth=3)
 @pytest.mark.guards("asyncout/pending_output.py", "self._event = path.record()")
 def test_results_are_read_only_after_their_copies(box: Box) -> None:
     # pytorch issues 127612 and 137951
@@ -295,6 +295,7 @@ def test_a_replay_that_overwrites_the_sources_waits_when_it_is_told_to(box: Box)
 
 @pytest.mark.guards("asyncout/copy_path.py", "self.stream.wait_stream(self.main_stream)")
 @pytest.mark.guards("asyncout/events.py", "event.record(stream)")
+@pytest.mark.guards("asyncout/events.py", "self._synchronize(event)")
 def test_the_originals_way_waits_for_the_kernels_and_for_the_copies(box: Box) -> None:
     output = box.output([[11], [12]], policy=ORIGINAL)
     assert output.get_output().sampled_token_ids == [[11], [12]]

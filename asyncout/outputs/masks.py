@@ -16,6 +16,10 @@ from asyncout.errors import CountOutOfRangeError, LengthMismatchError
 UNPACKED_ROWS = 32
 
 
+#: Share of bytes with a bit set from which on all are unpacked: picking them out costs more.
+MOSTLY_OCCUPIED = 0.5
+
+
 class SamplingMaskLists(NamedTuple):
     """Allowed tokens of each position, row after row (CSR).
 
@@ -152,20 +156,36 @@ class SamplingMaskTensors:
         """Read the token ids of whole rows from their bits, ascending within a row."""
         parts = []
         for start in range(0, len(rows), UNPACKED_ROWS):
-            some = rows[start : start + UNPACKED_ROWS]
-            # Without the last byte's spare bits, which mean nothing.
-            bits = np.unpackbits(
-                self.packed_mask.numpy()[some], axis=1, count=self.vocab_size, bitorder="little"
+            some, wanted = (
+                rows[start : start + UNPACKED_ROWS],
+                counts[start : start + UNPACKED_ROWS],
             )
-            places = np.flatnonzero(bits.view(bool))
-            edges = np.searchsorted(places, np.arange(len(some) + 1) * self.vocab_size)
-            found, wanted = np.diff(edges), counts[start : start + UNPACKED_ROWS]
+            row, token = _set_bits(self.packed_mask.numpy()[some], self.vocab_size)
+            found = np.bincount(row, minlength=len(some))
             if not np.array_equal(found, wanted):
                 wrong = int(np.flatnonzero(found != wanted)[0])
                 raise LengthMismatchError(
                     f"mask row {some[wrong]} has a count of {wanted[wrong]} and {found[wrong]} "
                     "bits set"
                 )
-            first_places = np.arange(len(some)) * self.vocab_size
-            parts.append((places - np.repeat(first_places, found)).astype(np.int32))
+            parts.append(token.astype(np.int32))
         return np.concatenate(parts)
+
+
+def _set_bits(packed: np.ndarray, vocab_size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Find the set bits of packed rows: their rows and their places, in order."""
+    width = packed.shape[1]
+    flat = packed.reshape(-1)
+    occupied = np.flatnonzero(flat)
+    if len(occupied) > MOSTLY_OCCUPIED * len(flat):
+        # Without the last byte's spare bits, which mean nothing.
+        bits = np.unpackbits(packed, axis=1, count=vocab_size, bitorder="little")
+        places = np.flatnonzero(bits.view(bool))
+        row: np.ndarray = places // vocab_size
+        return row, places - row * vocab_size
+    places = np.flatnonzero(np.unpackbits(flat[occupied], bitorder="little").view(bool))
+    byte = occupied[places >> 3]
+    row = byte // width
+    token = (byte - row * width) * 8 + (places & 7)
+    inside = token < vocab_size
+    return (row, token) if inside.all() else (row[inside], token[inside])

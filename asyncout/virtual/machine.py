@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from asyncout.errors import StreamTypeError, TimingError
-from asyncout.runtime import BlockCopier
+from asyncout.runtime import BlockCopier, HostBlock
 from asyncout.virtual.engine import HISTORY_LENGTH, Engine, Op, Queue, Record, Simulation
 from asyncout.virtual.memory import DeviceMemory, HostMemory, poison
 from asyncout.virtual.profile import CostProfile
@@ -429,10 +429,10 @@ class VirtualMachine:
             sources: Sequence[torch.Tensor],
             sizes: Sequence[int],
             offsets: Sequence[int],
-            block: torch.Tensor,
+            block: HostBlock,
         ) -> None:
             with self.lock:
-                self._copy_batch(own, sources, offsets, block)
+                self._copy_batch(own, sources, offsets, block.memory)
 
         return copy
 

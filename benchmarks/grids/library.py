@@ -36,6 +36,7 @@ OUTPUTS = (
     "decode R=1024 K=0",
     "speculative R=1024 W=4 K=0",
     "sampling masks R=256",
+    "sampling masks R=256, some wide",
     "prompt logprobs 16 x 1024",
 )
 
