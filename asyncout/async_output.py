@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from asyncout.checks import check_step
-from asyncout.convert import cut_to_counts, row_boundaries
+from asyncout.convert import counts_by_request, cut_to_counts, row_boundaries
 from asyncout.copy_path import copy_path
 from asyncout.errors import ExpertFaultError, FaultMonitorMissingError, NanLogitsError
 from asyncout.outputs import (
@@ -131,7 +132,14 @@ class AsyncOutput(PendingOutput):
             self._enqueue(step, partial(_enqueue_aux_copy, pending_aux_output))
 
     def _finish(self) -> None:
-        host = self._host_twin()  # before the wait: in the device's shadow
+        # Before the wait, in the device's shadow: whatever needs no contents.
+        host = self._host_twin()
+        sampled = host.sampler_output
+        ids, counts = sampled.sampled_token_ids.numpy(), host.token_counts.numpy()
+        num_nans = getattr(sampled, "num_nans", None)
+        req_ids = self._model_runner_output.req_ids
+        no_nans = {} if num_nans is None else dict.fromkeys(req_ids, 0)
+
         self._wait()
         try:
             # First and whatever follows: its owner waits for its buffers.
@@ -139,7 +147,14 @@ class AsyncOutput(PendingOutput):
         finally:
             if self._fault_monitor is not None:
                 self._raise_on_fault(self._fault_monitor, host)
-        self._fill_in(host, aux_result)
+        self._fill_in(host, ids, counts)
+        if self._aux is not None:
+            self._model_runner_output.aux_output_connector_output = aux_result
+        if num_nans is not None:
+            nans = counts_by_request(req_ids, num_nans.numpy(), no_nans)
+            self._model_runner_output.num_nans_in_logits = nans
+            if self._raise_on_nans and nans is not no_nans:
+                _raise_on_nans_in(nans)
 
     @staticmethod
     def _raise_on_fault(monitor: FaultMonitor, host: _Step) -> None:
@@ -152,10 +167,8 @@ class AsyncOutput(PendingOutput):
             f"{dead}; the step's results mean nothing"
         )
 
-    def _fill_in(self, step: _Step, aux_result: Any) -> None:
+    def _fill_in(self, step: _Step, ids: np.ndarray, counts: np.ndarray) -> None:
         output, sampled = self._model_runner_output, step.sampler_output
-        ids = sampled.sampled_token_ids.numpy()
-        counts = step.token_counts.numpy()
         output.sampled_token_ids = cut_to_counts(ids, counts, output.req_ids)
         if (masks := getattr(sampled, "sampling_mask_tensors", None)) is not None:
             output.sampling_masks = masks.tolists(counts)
@@ -166,19 +179,14 @@ class AsyncOutput(PendingOutput):
             output.prompt_logprobs_dict = step.prompt_logprobs
         if step.prompt_token_id_logprobs is not None:
             output.prompt_token_id_logprobs_dict = step.prompt_token_id_logprobs
-        if self._aux is not None:
-            output.aux_output_connector_output = aux_result
-        if (num_nans := getattr(sampled, "num_nans", None)) is not None:
-            nans = dict(zip(output.req_ids, num_nans.tolist(), strict=True))
-            output.num_nans_in_logits = nans
-            self._raise_on_nans_in(nans)
 
-    def _raise_on_nans_in(self, nans: dict[str, int]) -> None:
-        if self._raise_on_nans and (bad := {req: n for req, n in nans.items() if n > 0}):
-            counts = ", ".join(f"{req}: {n}" for req, n in bad.items())
-            raise NanLogitsError(
-                f"NaN logits in {len(bad)} of {len(nans)} requests (request: count): {counts}"
-            )
+
+def _raise_on_nans_in(nans: dict[str, int]) -> None:
+    if bad := {request: count for request, count in nans.items() if count > 0}:
+        counts = ", ".join(f"{request}: {count}" for request, count in bad.items())
+        raise NanLogitsError(
+            f"NaN logits in {len(bad)} of {len(nans)} requests (request: count): {counts}"
+        )
 
 
 def _require(fault_monitor: FaultMonitor | None) -> FaultMonitor:

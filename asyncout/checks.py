@@ -23,13 +23,13 @@ def check_step(model_runner_output: Any, sampler_output: Any, counts: Any) -> No
     """
     requests = len(model_runner_output.req_ids)
     ids = sampler_output.sampled_token_ids
-    if ids.ndim != 2 or len(ids) != requests:
+    # size() and dim() give plain ints; shape makes an object, which is slow when the code is cold.
+    if ids.dim() != 2 or ids.size(0) != requests:
         _refuse("sampled_token_ids", ids, f"[{requests}, W]", requests)
-    per_request = (requests,)
-    if counts.shape != per_request:
+    if counts.dim() != 1 or counts.size(0) != requests:
         _refuse("num_sampled_tokens", counts, f"[{requests}]", requests)
     nans = getattr(sampler_output, "num_nans", None)
-    if nans is not None and nans.shape != per_request:
+    if nans is not None and (nans.dim() != 1 or nans.size(0) != requests):
         _refuse("num_nans", nans, f"[{requests}]", requests)
     if sampler_output.logprobs_tensors is not None:
         _check_logprobs(sampler_output.logprobs_tensors, requests)
@@ -52,11 +52,11 @@ def _check_masks(masks: Any, requests: int) -> None:
 
 def _check_logprobs(logprobs: Any, requests: int) -> None:
     ids, values, ranks = logprobs[0], logprobs[1], logprobs[2]
-    shape = ids.shape
-    if values.shape != shape:
-        _refuse("logprobs_tensors.logprobs", values, str(list(shape)), requests)
-    if len(ranks) != shape[0]:
-        _refuse("logprobs_tensors.selected_token_ranks", ranks, f"[{shape[0]}]", requests)
+    rows = ids.size(0)
+    if values.size(0) != rows or values.size(1) != ids.size(1):
+        _refuse("logprobs_tensors.logprobs", values, str(list(ids.shape)), requests)
+    if ranks.size(0) != rows:
+        _refuse("logprobs_tensors.selected_token_ranks", ranks, f"[{rows}]", requests)
     boundaries = getattr(logprobs, "cu_num_generated_tokens", None)
     if boundaries is not None and len(boundaries) != requests + 1:
         raise LengthMismatchError(

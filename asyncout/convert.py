@@ -44,6 +44,24 @@ def cut_to_counts(ids: np.ndarray, counts: np.ndarray, req_ids: Sequence[str]) -
     return rows
 
 
+def counts_by_request(
+    req_ids: Sequence[str], counts: np.ndarray, zeros: dict[str, int]
+) -> dict[str, int]:
+    """Give each request's count: `zeros` as it is where all are 0, which is the rule.
+
+    Parameters
+    ----------
+    req_ids : sequence of str, R long
+    counts : numpy.ndarray, int [R]
+    zeros : dict of str to int
+        0 for each request, made before the counts had arrived.
+    """
+    raw = counts.tobytes()
+    if raw.count(0) == len(raw):
+        return zeros
+    return dict(zip(req_ids, counts.tolist(), strict=True))
+
+
 def row_boundaries(logprobs: Any, counts: np.ndarray, width: int) -> list[int] | None:
     """Find where each request's rows begin in a step's logprobs.
 
@@ -76,9 +94,12 @@ def row_boundaries(logprobs: Any, counts: np.ndarray, width: int) -> list[int] |
     if arrived is not None:
         boundaries: list[int] = arrived.tolist()
         return boundaries
-    rows, requests, tokens = logprobs.logprob_token_ids.shape[0], len(counts), int(counts.sum())
+    rows, requests = logprobs.logprob_token_ids.size(0), len(counts)
     # With W of 1, as many rows as requests is one row each, also where a count is 0.
-    if rows == requests and (width == 1 or rows != tokens):
+    if rows == requests and width == 1:
+        return None
+    tokens = int(counts.sum())
+    if rows == requests and rows != tokens:
         return None
     if rows == tokens:
         return [0, *np.cumsum(counts).tolist()]

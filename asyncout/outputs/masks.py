@@ -125,13 +125,16 @@ class SamplingMaskTensors:
         width = listed.shape[1]
         is_wide = counts > width
         narrow = np.flatnonzero(~is_wide)
-        in_row = np.arange(width)[None, :] < counts[narrow, None]
+        # Rows mostly list far fewer tokens than there is room for: no more columns are looked at.
+        longest = int(counts[narrow].max(initial=0))
+        listed = listed[kept[narrow], :longest]
+        in_row = np.arange(longest)[None, :] < counts[narrow, None]
         wide = np.flatnonzero(is_wide)
         if len(wide) == 0:
-            token_ids[:] = listed[kept[narrow]][in_row]
+            token_ids[:] = listed[in_row]
         else:
             belongs_to_wide = np.repeat(is_wide, counts)
-            token_ids[~belongs_to_wide] = listed[kept[narrow]][in_row]
+            token_ids[~belongs_to_wide] = listed[in_row]
             token_ids[belongs_to_wide] = self._unpack(kept[wide], counts[wide])
         boundaries = [0, *np.cumsum(num_sampled).tolist()]
         return SamplingMaskLists(token_ids, offsets, boundaries)
