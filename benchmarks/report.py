@@ -46,6 +46,9 @@ JSON_KEYS = (
 #: What stands around the table in the README.
 README_BEGIN, README_END = "<!-- gains -->", "<!-- /gains -->"
 
+#: Metrics that the README leaves out: they say again what another one says.
+NOT_IN_README = ("exposed share of the copy",)
+
 #: Characters of a commit's hash that are shown.
 SHORT_HASH = 8
 
@@ -105,7 +108,11 @@ def as_markdown(gains: Sequence[Gain]) -> str:
             parts.append(f"**{question}. {QUESTIONS[question]}**\n")
             parts.append("| " + " | ".join(HEADER) + " |")
             parts.append("|" + "---|" * len(HEADER))
-            parts += ["| " + " | ".join(_cells(gain)) + " |" for gain in some]
+            parts += [
+                "| " + " | ".join(_cells(gain)) + " |"
+                for gain in some
+                if gain.metric not in NOT_IN_README
+            ]
             parts.append("")
     return "\n".join(parts).rstrip()
 
