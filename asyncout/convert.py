@@ -35,8 +35,8 @@ def cut_to_counts(ids: np.ndarray, counts: np.ndarray, req_ids: Sequence[str]) -
     rows: list[list[int]] = ids.tolist()
     width = ids.shape[1]
     numbers: list[int] = counts.tolist()
-    # Most steps fill every row. Counting is one call in C; the first call of a NumPy
-    # function after a wait costs more than all of this (some 10 µs on an H200 box).
+    # Most steps fill every row. Counting is one call in C, and cheaper than the first call
+    # of a NumPy function after a wait.
     if numbers.count(width) != len(numbers):
         check_counts(counts, width, req_ids)
         for index in np.flatnonzero(counts != width).tolist():

@@ -1,9 +1,10 @@
 """The driver calls that torch does not make as directly: batched copies and pooled events.
 
 Called through ctypes in the driver library that torch has loaded already, with plain
-addresses and handles. On an H200 box, six copies in one ``cuMemcpyBatchAsync`` took
-20 µs of host time this way, 28 through cuda-bindings, whose lists become C arrays at
-each call, and 38 as six calls.
+addresses and handles: one way for every driver that has the call, with or without
+cuda-bindings. In a host whose code is cold, six copies took 31 µs this way on an H200
+box, 39 through cuda-bindings, 53 as six driver calls and 177 as six ``.to``; for 48 the
+two batched ways were alike (results/h200-pcie5-vm16/calls.txt, ``benchmarks.calls``).
 
 ctypes lets go of the interpreter lock in calls of a ``CDLL`` and keeps it in those of a
 ``PyDLL``: what returns at once keeps it, as giving it away costs more than the call.
@@ -39,8 +40,9 @@ INVALID_CONTEXT = 201
 #: Handles of the legacy and the per-thread default stream; the batched call refuses the first.
 DEFAULT_STREAM_HANDLES = (0, 1, 2)
 
-#: Copies up to which one call each is cheaper than one for all (measured on an H200 box: two
-#: copies take 18 µs of host time one by one and 23 in a batch, six take 38 and 20).
+#: Copies up to which one call each costs no more than one call for all: two took 36 µs of cold
+#: host time one by one and 47 in a batch, six 53 and 39 (results/h200-pcie5-vm16/calls.txt, the
+#: batches through cuda-bindings).
 FEW_COPIES = 2
 
 

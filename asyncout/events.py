@@ -13,7 +13,7 @@ from asyncout.prediction import RecentPast
 from asyncout.runtime import Event, Runtime
 
 #: Share of a wait that was slept through in the driver after which the next one is awake.
-#: Such a wait ends late (by a third of 1 ms on an H200 box), so it only bounds the time.
+#: Such a wait ends late by the thread's wake-up, so it only bounds the time.
 SHARE_OF_A_BOUND = 0.6
 
 #: Sleeps in a row that outlasted their event, after which what was learned is forgotten. One

@@ -104,8 +104,7 @@ class _BlockLanding:
     """A leased block. What a copy engine cannot read is packed first, on the main stream.
 
     There the packing kernel runs at once behind the kernels that computed the tensor. On
-    the copy stream it would wait behind the next step's (1.5 ms behind large matrix
-    products on an H200).
+    the copy stream it would wait for a multiprocessor behind the next step's kernels.
     """
 
     __slots__ = ("_copy", "_lease", "_offsets", "_on_host", "_sizes", "_sources")
