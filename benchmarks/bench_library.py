@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks import suite
+from benchmarks import names, suite
 
-WORKLOADS = [
-    "decode R=1 K=0",
-    "decode R=256 K=20",
-    "decode R=1024 K=0",
-    "speculative R=1024 W=4 K=0",
-    "sampling masks R=256",
-    "sampling masks R=256, some wide",
-    "prompt logprobs 16 x 1024",
-]
-LATENCY_STEPS = ["decode R=256 K=20, 1 ms steps", "decode R=256 K=20, 2 ms steps"]
 POLICIES = ["asyncout, default / original", "asyncout, original preset / original"]
 
 
@@ -32,7 +22,7 @@ class Enqueue(_Question5):
     """Host time in the constructor of an output."""
 
     metric = "enqueue"
-    params = (WORKLOADS, POLICIES)
+    params = (names.OUTPUTS, POLICIES)
 
 
 class EnqueueModelled(Enqueue):
@@ -45,21 +35,21 @@ class GetOutput(_Question5):
     """Host time in ``get_output`` when everything has arrived. Python: not modelled."""
 
     metric = "get_output after arrival"
-    params = (WORKLOADS, POLICIES)
+    params = (names.OUTPUTS, POLICIES)
 
 
 class ResultLatency(_Question5):
     """From the last byte on the host to the lists in hand. Python: not modelled."""
 
     metric = "result latency"
-    params = (LATENCY_STEPS, POLICIES)
+    params = (tuple(names.LATENCY_STEPS), POLICIES)
 
 
 class StepTiming(_Question5):
     """Host time of the four marks of one timed step."""
 
     metric = "timing one step"
-    params = (["one step"], ["collecting / original", "outside a block / collecting"])
+    params = ([names.ONE_STEP], ["collecting / original", "outside a block / collecting"])
 
 
 class StepTimingModelled(StepTiming):
@@ -73,7 +63,7 @@ class SwitchStreams(_Question5):
 
     metric = "switching streams"
     params = (
-        ["one step"],
+        [names.ONE_STEP],
         ["asyncout.stream / generator", "asyncout.stream / torch.cuda.stream"],
     )
 

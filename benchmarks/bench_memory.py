@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks import suite
-
-SIZES = ["64 B", "4 KiB", "64 KiB", "1 MiB", "16 MiB", "256 MiB"]
+from benchmarks import names, suite
 
 
 class _Question2(suite.Grid):
     question = 2
-    params = (SIZES, ["pinned / pageable"])
+    params = (tuple(names.SIZES), ["pinned / pageable"])
 
     def setup_cache(self) -> suite.Cache:
         from benchmarks.grids import memory

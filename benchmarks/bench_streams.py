@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks import suite
-
-# Written out, so that asv need not import torch to list them; a test compares them.
-WORKLOADS = [
-    "decode R=1 K=0",
-    "decode R=256 K=20",
-    "decode R=1024 K=20",
-    "prompt logprobs 16 x 1024",
-    "sampling masks R=256",
-    "pooling 256 x 4096 fp32",
-    "routed experts 8192 x 60 x 8",
-    "logits 256 x 128256 fp32",
-]
+from benchmarks import names, suite
 
 
 class _Question1(suite.Grid):
     question = 1
-    params = (WORKLOADS, ["two streams / one stream"])
+    params = (names.STREAMS, ["two streams / one stream"])
 
     def setup_cache(self) -> suite.Cache:
         from benchmarks.grids import streams

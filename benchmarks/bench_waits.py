@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import suite
-
-WAITS = ["1 ms", "5 ms", "20 ms"]
+from benchmarks import names, suite
 
 
 class _Question3(suite.Grid):
@@ -22,7 +20,7 @@ class WakeUp(_Question3):
     """From the device's end of the work to the return of the wait."""
 
     metric = "wake-up latency"
-    params = (WAITS, ["spin / block", "hybrid / block"])
+    params = (tuple(names.WAITS), ["spin / block", "hybrid / block"])
 
 
 class WakeUpModelled(WakeUp):
@@ -36,7 +34,7 @@ class CpuBurnt(_Question3):
 
     metric = "CPU burnt per wait"
     unit = "share"
-    params = (WAITS, ["block / spin", "hybrid / spin"])
+    params = (tuple(names.WAITS), ["block / spin", "hybrid / spin"])
 
 
 class CpuBurntModelled(CpuBurnt):

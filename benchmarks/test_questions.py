@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import measure
+from benchmarks import measure, names
 from benchmarks.devices import BenchDevice, cuda_device, virtual_device
 from benchmarks.grids import library, memory, plans, streams, waits
 from benchmarks.runner import mode
@@ -61,9 +61,9 @@ def cell_of(kind: str, question: int, name: str, metric: str) -> plans.Cell | No
 
 def _metric_of(name: str) -> str:
     """Say which of question 5's cells a workload has; step timing stands for both of its own."""
-    if name == library.ONE_STEP:
+    if name == names.ONE_STEP:
         return library.TIMING
-    return library.LATENCY if name in library.LATENCY_STEPS else library.ENQUEUE
+    return library.LATENCY if name in names.LATENCY_STEPS else library.ENQUEUE
 
 
 def _parameters() -> Iterator[Any]:

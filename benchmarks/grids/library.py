@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from asyncout import DEFAULT, ORIGINAL, StepTimingCollector, stream
-from benchmarks import loops, original
+from benchmarks import loops, names, original
 from benchmarks.devices import BenchDevice
 from benchmarks.grids.plans import Cell, Samples, SecondValue, row
 from benchmarks.suite import Row
@@ -30,34 +30,11 @@ SWITCHING = "switching streams"
 #: Policies whose outputs are compared with the original's.
 POLICIES = {FAST: DEFAULT, PRESET: ORIGINAL}
 
-OUTPUTS = (
-    "decode R=1 K=0",
-    "decode R=256 K=20",
-    "decode R=1024 K=0",
-    "speculative R=1024 W=4 K=0",
-    "sampling masks R=256",
-    "sampling masks R=256, some wide",
-    "prompt logprobs 16 x 1024",
-)
-
-#: Steps whose results are waited for at once, by their labels: kernel seconds.
+#: The workload of the steps whose results are waited for.
 LATENCY_WORKLOAD = "decode R=256 K=20"
-LATENCY_STEPS = {
-    "decode R=256 K=20, 1 ms steps": 1e-3,
-    "decode R=256 K=20, 2 ms steps": 2e-3,
-}
 
-#: The one workload of what does not depend on one.
-ONE_STEP = "one step"
-
-NAMES = (*OUTPUTS, *LATENCY_STEPS, ONE_STEP)
-QUICK_NAMES = (
-    "decode R=1 K=0",
-    "decode R=256 K=20",
-    "prompt logprobs 16 x 1024",
-    "decode R=256 K=20, 1 ms steps",
-    ONE_STEP,
-)
+NAMES = (*names.OUTPUTS, *names.LATENCY_STEPS, names.ONE_STEP)
+QUICK_NAMES = (*names.OUTPUTS_QUICK, *names.LATENCY_STEPS_QUICK, names.ONE_STEP)
 ARMS = {
     ENQUEUE: (BASELINE, *POLICIES),
     LATENCY: (BASELINE, *POLICIES),
@@ -68,10 +45,10 @@ ARMS = {
 
 def cells(device: BenchDevice, name: str) -> Iterator[Cell]:
     """Build the cell of an output's workload, or those of step timing and of switching."""
-    if name == ONE_STEP:
+    if name == names.ONE_STEP:
         yield _timing(device)
         yield _switching(device)
-    elif name in LATENCY_STEPS:
+    elif name in names.LATENCY_STEPS:
         if not device.modelled:  # most of it is Python's own time, which is not in the model
             yield _latency(device, name)
     else:
@@ -100,7 +77,7 @@ def _outputs(device: BenchDevice, name: str) -> Cell:
 
 
 def _latency(device: BenchDevice, name: str) -> Cell:
-    step, seconds = WORKLOADS[LATENCY_WORKLOAD].build(device), LATENCY_STEPS[name]
+    step, seconds = WORKLOADS[LATENCY_WORKLOAD].build(device), names.LATENCY_STEPS[name]
     arms = {
         arm: partial(loops.result_latency, device, step, construct, seconds)
         for arm, construct in _constructors(step).items()
@@ -133,7 +110,7 @@ def _timing(device: BenchDevice) -> Cell:
         OFF: partial(_four_marks, idle, None),
     }
     arms = {arm: partial(loops.cold_call, device, call) for arm, call in calls.items()}
-    return Cell(TIMING, ONE_STEP, arms, partial(_timing_rows, device))
+    return Cell(TIMING, names.ONE_STEP, arms, partial(_timing_rows, device))
 
 
 def _four_marks(collector: StepTimingCollector, _open_block: Any) -> None:
@@ -144,9 +121,9 @@ def _four_marks(collector: StepTimingCollector, _open_block: Any) -> None:
 
 
 def _timing_rows(device: BenchDevice, samples: Samples) -> Iterator[Row]:
-    yield row(TIMING, ONE_STEP, samples, COLLECTING, BASELINE)
+    yield row(TIMING, names.ONE_STEP, samples, COLLECTING, BASELINE)
     if not device.modelled:  # Python's own time is not in the model
-        yield row(TIMING, ONE_STEP, samples, OFF, COLLECTING)
+        yield row(TIMING, names.ONE_STEP, samples, OFF, COLLECTING)
 
 
 def _switching(device: BenchDevice) -> Cell:
@@ -161,7 +138,7 @@ def _switching(device: BenchDevice) -> Cell:
         name: partial(loops.cold_call, device, partial(_enter_and_leave, make))
         for name, make in switches.items()
     }
-    return Cell(SWITCHING, ONE_STEP, arms, _switching_rows)
+    return Cell(SWITCHING, names.ONE_STEP, arms, _switching_rows)
 
 
 def _enter_and_leave(make: Callable[[], Any]) -> None:
@@ -172,4 +149,4 @@ def _enter_and_leave(make: Callable[[], Any]) -> None:
 def _switching_rows(samples: Samples) -> Iterator[Row]:
     for baseline in (GENERATOR, TORCH):
         if baseline in samples:
-            yield row(SWITCHING, ONE_STEP, samples, SWITCH, baseline)
+            yield row(SWITCHING, names.ONE_STEP, samples, SWITCH, baseline)

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from asyncout.transfer import copy_to_pageable, copy_to_pinned
-from benchmarks import loops
+from benchmarks import loops, names
 from benchmarks.devices import BenchDevice
 from benchmarks.grids.plans import Cell, Samples, row
 from benchmarks.suite import Row
@@ -20,17 +20,7 @@ PINNED, PAGEABLE = "pinned", "pageable"
 COPY_TIME = "copy time"
 HOST_HELD = "host held by the call"
 
-#: Sizes in bytes, by the labels that the pages show.
-SIZES = {
-    "64 B": 64,
-    "4 KiB": 4 << 10,
-    "64 KiB": 64 << 10,
-    "1 MiB": 1 << 20,
-    "16 MiB": 16 << 20,
-    "256 MiB": 256 << 20,
-}
-NAMES = tuple(SIZES)
-QUICK_NAMES = ("4 KiB", "1 MiB", "16 MiB")
+NAMES, QUICK_NAMES = tuple(names.SIZES), names.SIZES_QUICK
 
 #: Largest size of modelled rows: the model is linear, and simulating moves the real bytes.
 LARGEST_MODELLED = 16 << 20
@@ -42,9 +32,9 @@ ARMS = {metric: tuple(COPIES) for metric in LOOPS}
 
 def cells(device: BenchDevice, name: str) -> Iterator[Cell]:
     """Build the two cells of a size."""
-    if device.modelled and SIZES[name] > LARGEST_MODELLED:
+    if device.modelled and names.SIZES[name] > LARGEST_MODELLED:
         return
-    host = torch.randint(0, 256, (SIZES[name],), dtype=torch.uint8)
+    host = torch.randint(0, 256, (names.SIZES[name],), dtype=torch.uint8)
     source = device.tensor(host)
     for kind, copy in COPIES.items():
         arrived = copy(source)

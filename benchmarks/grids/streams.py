@@ -9,7 +9,7 @@ from statistics import median
 
 from asyncout import CopyPolicy
 from asyncout.events import waiter_for
-from benchmarks import loops
+from benchmarks import loops, names
 from benchmarks.devices import BenchDevice
 from benchmarks.grids.plans import Cell, Samples, row
 from benchmarks.suite import Row
@@ -25,18 +25,7 @@ EXPOSED_SHARE = "exposed share of the copy"
 
 ARMS = {STEP_TIME: (ONE, TWO)}
 
-#: Small, middling and large outputs.
-NAMES = (
-    "decode R=1 K=0",
-    "decode R=256 K=20",
-    "decode R=1024 K=20",
-    "prompt logprobs 16 x 1024",
-    "sampling masks R=256",
-    "pooling 256 x 4096 fp32",
-    "routed experts 8192 x 60 x 8",
-    "logits 256 x 128256 fp32",
-)
-QUICK_NAMES = ("decode R=256 K=20", "routed experts 8192 x 60 x 8", "logits 256 x 128256 fp32")
+NAMES, QUICK_NAMES = names.STREAMS, names.STREAMS_QUICK
 
 #: Kernel time of a step: a decode step of a small model on a large GPU.
 COMPUTE_S = 2e-3

@@ -7,7 +7,7 @@ from functools import partial
 
 from asyncout import CopyPolicy
 from asyncout.events import waiter_for
-from benchmarks import loops
+from benchmarks import loops, names
 from benchmarks.devices import BenchDevice
 from benchmarks.grids.plans import Cell, Samples, SecondValue, row
 from benchmarks.suite import Row
@@ -19,13 +19,10 @@ BLOCK, SPIN, HYBRID = "block", "spin", "hybrid"
 WAKE_UP = "wake-up latency"
 CPU_SHARE = "CPU burnt per wait"
 
-#: Lengths of the wait, seconds, by their labels.
-WAITS = {"1 ms": 1e-3, "5 ms": 5e-3, "20 ms": 20e-3}
 #: Waits after which the hybrid one knows its step; an engine's first steps are not its rule.
 WAITS_TO_LEARN = 16
 
-NAMES = tuple(WAITS)
-QUICK_NAMES = ("1 ms", "5 ms")
+NAMES, QUICK_NAMES = tuple(names.WAITS), names.WAITS_QUICK
 ARMS = {WAKE_UP: (BLOCK, SPIN, HYBRID)}
 
 
@@ -35,7 +32,7 @@ def cells(device: BenchDevice, name: str) -> Iterator[Cell]:
     arms = {}
     for wait in (BLOCK, SPIN, HYBRID):
         waiter = waiter_for(CopyPolicy(wait=wait), device.runtime, device.main.device)
-        run = partial(loops.wait_once, device, waiter, WAITS[name])
+        run = partial(loops.wait_once, device, waiter, names.WAITS[name])
         for _ in range(WAITS_TO_LEARN if wait == HYBRID else 0):
             run()
         arms[wait] = shares.arm(wait, run)

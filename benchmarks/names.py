@@ -1,0 +1,57 @@
+"""Workloads of each question, by the names that parameters, pages and reports show.
+
+Apart from everything that imports torch: asv lists the benchmarks in many processes.
+A name that is only in the full list is n/a in quick mode.
+"""
+
+from __future__ import annotations
+
+#: Question 1: small, middling and large outputs.
+STREAMS = (
+    "decode R=1 K=0",
+    "decode R=256 K=20",
+    "decode R=1024 K=20",
+    "prompt logprobs 16 x 1024",
+    "sampling masks R=256",
+    "pooling 256 x 4096 fp32",
+    "routed experts 8192 x 60 x 8",
+    "logits 256 x 128256 fp32",
+)
+STREAMS_QUICK = ("decode R=256 K=20", "routed experts 8192 x 60 x 8", "logits 256 x 128256 fp32")
+
+#: Question 2: bytes of one copy.
+SIZES = {
+    "64 B": 64,
+    "4 KiB": 4 << 10,
+    "64 KiB": 64 << 10,
+    "1 MiB": 1 << 20,
+    "16 MiB": 16 << 20,
+    "256 MiB": 256 << 20,
+}
+SIZES_QUICK = ("4 KiB", "1 MiB", "16 MiB")
+
+#: Question 3: seconds of the wait.
+WAITS = {"1 ms": 1e-3, "5 ms": 5e-3, "20 ms": 20e-3}
+WAITS_QUICK = ("1 ms", "5 ms")
+
+#: Question 5: outputs that are constructed and read.
+OUTPUTS = (
+    "decode R=1 K=0",
+    "decode R=256 K=20",
+    "decode R=1024 K=0",
+    "speculative R=1024 W=4 K=0",
+    "sampling masks R=256",
+    "sampling masks R=256, some wide",
+    "prompt logprobs 16 x 1024",
+)
+OUTPUTS_QUICK = ("decode R=1 K=0", "decode R=256 K=20", "prompt logprobs 16 x 1024")
+
+#: Question 5: steps whose results are waited for at once; seconds of their kernels.
+LATENCY_STEPS = {
+    "decode R=256 K=20, 1 ms steps": 1e-3,
+    "decode R=256 K=20, 2 ms steps": 2e-3,
+}
+LATENCY_STEPS_QUICK = ("decode R=256 K=20, 1 ms steps",)
+
+#: Question 5: the one workload of what does not depend on one.
+ONE_STEP = "one step"
