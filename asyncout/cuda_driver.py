@@ -20,8 +20,11 @@ from typing import Any
 
 import torch
 
-from asyncout.errors import TimingError
+from asyncout.errors import PolicyError, TimingError
 from asyncout.runtime import BlockCopier, HostBlock
+
+#: The driver, which torch's CUDA builds load too.
+LIBRARY = "libcuda.so.1"
 
 #: cuda.h: CU_EVENT_BLOCKING_SYNC, CU_EVENT_DISABLE_TIMING.
 EVENT_BLOCKING_SYNC = 1
@@ -69,8 +72,8 @@ class Driver:
     """The driver library's functions, with their argument types."""
 
     def __init__(self) -> None:
-        waits = ctypes.CDLL("libcuda.so.1")
-        returns = ctypes.PyDLL("libcuda.so.1")
+        waits = ctypes.CDLL(LIBRARY)
+        returns = ctypes.PyDLL(LIBRARY)
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
         self.event_synchronize = _function(waits, "cuEventSynchronize", pointer)
         self.event_query = _function(returns, "cuEventQuery", pointer)
@@ -120,8 +123,20 @@ def _function(library: ctypes.CDLL, name: str, *arguments: Any) -> Any:
 
 @cache
 def driver() -> Driver:
-    """Give the driver; loads the library at the first call."""
-    return Driver()
+    """Give the driver; loads the library at the first call.
+
+    Raises
+    ------
+    PolicyError
+        There is no NVIDIA driver library here, as on a ROCm build of torch.
+    """
+    try:
+        return Driver()
+    except OSError as error:
+        raise PolicyError(
+            f"copies='batched' and wait='hybrid' call the NVIDIA driver, and {LIBRARY} is not to be "
+            f"had ({error}); use CopyPolicy(copies='per_tensor', wait='block'), which needs torch only"
+        ) from error
 
 
 @cache

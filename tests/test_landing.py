@@ -10,7 +10,7 @@ import pytest
 import torch
 from steps import Box
 
-from asyncout import AsyncPoolingOutput, CopyPolicy, TimingError
+from asyncout import AsyncPoolingOutput, CopyPolicy, PolicyError, TimingError
 from asyncout.copy_path import CopyPath
 from asyncout.events import HybridWait, PooledWait, wait_until
 from asyncout.landing import SMALLEST_BLOCK, BlockPool, view_of
@@ -291,3 +291,15 @@ def test_a_pooled_cuda_event_says_that_it_takes_no_time() -> None:
     event.handle = 0
     with pytest.raises(TimingError, match="made without timing; use"):
         event.elapsed_time(event)
+
+
+def test_without_the_drivers_library_the_error_names_the_fields_and_the_way_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from asyncout import cuda_driver
+
+    monkeypatch.setattr(cuda_driver, "LIBRARY", "libcuda-that-nobody-has.so")
+    cuda_driver.driver.cache_clear()
+    with pytest.raises(PolicyError, match=r"copies='batched' and wait='hybrid'.*per_tensor"):
+        cuda_driver.driver()
+    cuda_driver.driver.cache_clear()
