@@ -134,8 +134,8 @@ def driver() -> Driver:
         return Driver()
     except OSError as error:
         raise PolicyError(
-            f"copies='batched' and wait='hybrid' call the NVIDIA driver, and {LIBRARY} is not to be "
-            f"had ({error}); use CopyPolicy(copies='per_tensor', wait='block'), which needs torch only"
+            f"copies='batched' and wait='hybrid' call the NVIDIA driver, and {LIBRARY} is not to "
+            f"be had ({error}); CopyPolicy(copies='per_tensor', wait='block') needs torch only"
         ) from error
 
 
