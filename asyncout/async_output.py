@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from asyncout.checks import check_step
-from asyncout.convert import counts_by_request, cut_to_counts, row_boundaries
+from asyncout.convert import (
+    counts_by_request,
+    cut_to_counts,
+    lists_before_arrival,
+    lists_of_logprobs,
+)
 from asyncout.copy_path import copy_path
 from asyncout.errors import ExpertFaultError, FaultMonitorMissingError, NanLogitsError
 from asyncout.outputs import (
@@ -22,6 +26,8 @@ from asyncout.outputs import (
 )
 from asyncout.pending_output import PendingOutput
 from asyncout.policy import DEFAULT, CopyPolicy
+from asyncout.transfer import Landing
+from asyncout.tree import DEVICE_ONLY_FIELDS, gather, rebuild, record_fields
 
 #: Default of ``raise_on_nan_logits``; read once, so that no step pays for it.
 RAISE_ON_NAN_LOGITS = os.environ.get("ASYNCOUT_RAISE_ON_LOGIT_NANS", "0").lower() in (
@@ -32,16 +38,8 @@ RAISE_ON_NAN_LOGITS = os.environ.get("ASYNCOUT_RAISE_ON_LOGIT_NANS", "0").lower(
 )
 
 
-@dataclass
-class _Step:
-    """All that one output copies; its fields are found by :mod:`asyncout.tree`."""
-
-    sampler_output: Any
-    token_counts: torch.Tensor
-    prompt_logprobs: dict[str, Any] | None = None
-    prompt_token_id_logprobs: dict[str, torch.Tensor] | None = None
-    rejected_counts: torch.Tensor | None = None
-    fault_flag: torch.Tensor | None = None
+#: A model runner output's own fields that are copied and put back.
+PROMPT_FIELDS = ("prompt_logprobs_dict", "prompt_token_id_logprobs_dict")
 
 
 class AsyncOutput(PendingOutput):
@@ -116,49 +114,78 @@ class AsyncOutput(PendingOutput):
         self._raise_on_nans = (
             RAISE_ON_NAN_LOGITS if raise_on_nan_logits is None else raise_on_nan_logits
         )
-        step = _Step(sampler_output, num_sampled_tokens)
-        if model_runner_output.prompt_logprobs_dict:
-            step.prompt_logprobs = model_runner_output.prompt_logprobs_dict
-        by_id = getattr(model_runner_output, "prompt_token_id_logprobs_dict", None)
-        if by_id:
-            step.prompt_token_id_logprobs = by_id
+        # What this output reads itself comes first; the rest is handed on under its name.
+        sources: dict[str, Any] = {
+            "sampled_token_ids": sampler_output.sampled_token_ids,
+            "num_sampled_tokens": num_sampled_tokens,
+        }
+        if (nans := getattr(sampler_output, "num_nans", None)) is not None:
+            sources["num_nans"] = nans
         if check_ep_fault:
             self._fault_monitor = _require(fault_monitor)
-            step.fault_flag = self._fault_monitor.query_fault()
-        if pending_aux_output is None:
-            self._enqueue(step)
-        else:
-            step.rejected_counts = getattr(sampler_output, "num_rejected", None)
-            self._enqueue(step, partial(_enqueue_aux_copy, pending_aux_output))
+            sources["fault flag"] = self._fault_monitor.query_fault()
+        then = None
+        if pending_aux_output is not None:
+            rejected = getattr(sampler_output, "num_rejected", None)
+            then = partial(_enqueue_aux_copy, pending_aux_output, len(sources), rejected is None)
+            if rejected is not None:
+                sources["num_rejected"] = rejected
+        self._names = tuple(sources)
+        tensors = list(sources.values())
+        for name in _handed_on(type(sampler_output)):  # type: ignore[arg-type]
+            if (part := getattr(sampler_output, name)) is not None:
+                sources[name] = part
+                gather(part, tensors)
+        for name in PROMPT_FIELDS:
+            if part := getattr(model_runner_output, name, None):
+                sources[name] = part
+                gather(part, tensors)
+        self._enqueue(sources, tensors, then)
 
     def _finish(self) -> None:
         # Before the wait, in the device's shadow: whatever needs no contents.
-        host = self._host_twin()
-        sampled = host.sampler_output
-        ids, counts = sampled.sampled_token_ids.numpy(), host.token_counts.numpy()
-        num_nans = getattr(sampled, "num_nans", None)
+        landing, names = self._landing(), self._names
+        sources = self._kept[0]
+        ids, counts = landing.array(0), landing.array(1)
+        nans = landing.array(2) if "num_nans" in names else None
         req_ids = self._model_runner_output.req_ids
-        no_nans = {} if num_nans is None else dict.fromkeys(req_ids, 0)
+        no_nans = {} if nans is None else dict.fromkeys(req_ids, 0)
+        flag = landing.array(names.index("fault flag")) if self._fault_monitor else None
+        parts: dict[str, Any] = {}
+        if len(sources) > len(names):
+            arrived = landing.tensors(len(names))
+            for name, part in sources.items():
+                if name not in names:
+                    parts[name] = rebuild(part, arrived)
+        logprobs = parts.pop("logprobs_tensors", None)
+        lists = None if logprobs is None else lists_before_arrival(logprobs, ids.shape)
 
         self._wait()
         try:
             # First and whatever follows: its owner waits for its buffers.
             aux_result = self._aux.process_output() if self._aux else None
         finally:
-            if self._fault_monitor is not None:
-                self._raise_on_fault(self._fault_monitor, host)
-        self._fill_in(host, ids, counts)
+            if flag is not None:
+                self._raise_on_fault(self._fault_monitor, flag)
+        output = self._model_runner_output
+        output.sampled_token_ids = cut_to_counts(ids, counts, req_ids)
+        if logprobs is not None:
+            output.logprobs = lists or lists_of_logprobs(logprobs, counts, ids.shape[1])
+        if (masks := parts.pop("sampling_mask_tensors", None)) is not None:
+            output.sampling_masks = masks.tolists(counts)
+        for name, part in parts.items():
+            setattr(output, name, part)
         if self._aux is not None:
-            self._model_runner_output.aux_output_connector_output = aux_result
-        if num_nans is not None:
-            nans = counts_by_request(req_ids, num_nans.numpy(), no_nans)
-            self._model_runner_output.num_nans_in_logits = nans
-            if self._raise_on_nans and nans is not no_nans:
-                _raise_on_nans_in(nans)
+            output.aux_output_connector_output = aux_result
+        if nans is not None:
+            by_request = counts_by_request(req_ids, nans, no_nans)
+            output.num_nans_in_logits = by_request
+            if self._raise_on_nans and by_request is not no_nans:
+                _raise_on_nans_in(by_request)
 
     @staticmethod
-    def _raise_on_fault(monitor: FaultMonitor, host: _Step) -> None:
-        if host.fault_flag is None or not host.fault_flag.item():
+    def _raise_on_fault(monitor: Any, flag: np.ndarray) -> None:
+        if not flag.any():
             return
         mask = monitor.query_active_mask().tolist()
         dead = [rank for rank, is_dead in enumerate(mask) if is_dead]
@@ -167,18 +194,13 @@ class AsyncOutput(PendingOutput):
             f"{dead}; the step's results mean nothing"
         )
 
-    def _fill_in(self, step: _Step, ids: np.ndarray, counts: np.ndarray) -> None:
-        output, sampled = self._model_runner_output, step.sampler_output
-        output.sampled_token_ids = cut_to_counts(ids, counts, output.req_ids)
-        if (masks := getattr(sampled, "sampling_mask_tensors", None)) is not None:
-            output.sampling_masks = masks.tolists(counts)
-        if sampled.logprobs_tensors is not None:
-            boundaries = row_boundaries(sampled.logprobs_tensors, counts, ids.shape[1])
-            output.logprobs = sampled.logprobs_tensors.tolists(boundaries)
-        if step.prompt_logprobs is not None:
-            output.prompt_logprobs_dict = step.prompt_logprobs
-        if step.prompt_token_id_logprobs is not None:
-            output.prompt_token_id_logprobs_dict = step.prompt_token_id_logprobs
+
+@cache
+def _handed_on(kind: Any) -> tuple[str, ...]:
+    """Name the fields of a sampler output that are copied and handed on as they are."""
+    read_here = {"sampled_token_ids", "num_nans"} | DEVICE_ONLY_FIELDS
+    names = record_fields(kind) or ("logprobs_tensors", "sampling_mask_tensors")
+    return tuple(name for name in names if name not in read_here)
 
 
 def _raise_on_nans_in(nans: dict[str, int]) -> None:
@@ -198,7 +220,8 @@ def _require(fault_monitor: FaultMonitor | None) -> FaultMonitor:
     return fault_monitor
 
 
-def _enqueue_aux_copy(aux: PendingAuxOutput, step: _Step) -> None:
+def _enqueue_aux_copy(
+    aux: PendingAuxOutput, rejected: int, has_none_rejected: bool, landing: Landing
+) -> None:
     """Let the aux output enqueue its own copy, with the counts that will arrive before it."""
-    rejected = step.rejected_counts
-    aux.enqueue_cpu_copy(step.token_counts.numpy(), None if rejected is None else rejected.numpy())
+    aux.enqueue_cpu_copy(landing.array(1), None if has_none_rejected else landing.array(rejected))

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
+from asyncout import hot
 from asyncout.checks import check_counts
 from asyncout.errors import LengthMismatchError
+from asyncout.outputs import LogprobsLists, LogprobsTensors
 
 
 def cut_to_counts(ids: np.ndarray, counts: np.ndarray, req_ids: Sequence[str]) -> list[list[int]]:
@@ -32,6 +35,10 @@ def cut_to_counts(ids: np.ndarray, counts: np.ndarray, req_ids: Sequence[str]) -
     CountOutOfRangeError
         A count is negative or above W.
     """
+    if _cut_rows is not None:
+        cut: list[list[int]] | None = _cut_rows(ids, counts)
+        if cut is not None:
+            return cut
     rows: list[list[int]] = ids.tolist()
     width = ids.shape[1]
     numbers: list[int] = counts.tolist()
@@ -42,6 +49,9 @@ def cut_to_counts(ids: np.ndarray, counts: np.ndarray, req_ids: Sequence[str]) -
         for index in np.flatnonzero(counts != width).tolist():
             del rows[index][numbers[index] :]
     return rows
+
+
+_cut_rows = None if hot.COMPILED is None else hot.COMPILED.cut_rows
 
 
 def counts_by_request(
@@ -60,6 +70,39 @@ def counts_by_request(
     if raw.count(0) == len(raw):
         return zeros
     return dict(zip(req_ids, counts.tolist(), strict=True))
+
+
+def lists_before_arrival(logprobs: Any, shape: Sequence[int]) -> LogprobsLists | None:
+    """Make a step's logprobs NumPy arrays before their contents have arrived, where that can be.
+
+    It cannot where the contents are needed: for boundaries that follow from the counts or
+    come from the device, for bfloat16, and for an engine's own type, which may read them.
+
+    Parameters
+    ----------
+    logprobs : LogprobsTensors or look-alike
+        On the host.
+    shape : (R, W)
+        Of the sampled token ids.
+    """
+    if type(logprobs) is not LogprobsTensors or logprobs.logprobs.dtype is torch.bfloat16:
+        return None
+    own = logprobs.cu_num_generated_tokens
+    if own is None and (
+        logprobs.cu_num_generated_tokens_tensor is not None
+        or shape[1] != 1
+        or logprobs.logprob_token_ids.size(0) != shape[0]
+    ):
+        return None
+    return logprobs.tolists(own)
+
+
+def lists_of_logprobs(logprobs: Any, counts: np.ndarray, width: int) -> Any:
+    """Make a step's logprobs NumPy arrays, with the boundaries of its requests.
+
+    Parameters as of :func:`row_boundaries`.
+    """
+    return logprobs.tolists(row_boundaries(logprobs, counts, width))
 
 
 def row_boundaries(logprobs: Any, counts: np.ndarray, width: int) -> list[int] | None:

@@ -19,14 +19,17 @@ from asyncout.errors import (
     SameStreamWarning,
     StreamTypeError,
 )
-from asyncout.events import waiter_for
+from asyncout.events import PooledWait, waiter_for
 from asyncout.policy import CopyPolicy
-from asyncout.runtime import Event, Runtime, Stream, runtime_of
+from asyncout.runtime import Event, Runtime, Stream, Worker, runtime_of
 from asyncout.transfer import Landing, transfer_for
 
 #: Pairs of streams whose paths are kept. An engine has one or two; a program that
 #: makes a stream per step must not fill memory with paths.
 MAX_KEPT_PATHS = 64
+
+#: Enqueues other copies behind a landing's, whose arrays it may hand on but not read.
+Then = Callable[[Landing], None]
 
 
 class CopyPath:
@@ -39,13 +42,14 @@ class CopyPath:
     runtime : Runtime
     main_stream, stream : Stream
         Where the sources are computed, and where copies are enqueued: the copy
-        stream under ``streams="dual"``, else the main stream.
+        stream under ``streams="dual"``, the worker's own under ``submit="thread"``,
+        else the main stream.
     device : torch.device
         Of both streams, and of every tensor that this path copies.
     may_mismatch : bool
         Whether there is a device that a tensor could be on by mistake.
-    switches : bool
-        Whether copies need their stream to be current.
+    worker : Worker or None
+        Who enqueues; None where the constructor does.
     memory : {"pinned", "pageable"}
         What copies arrive in. Differs from the policy's field where pinned memory
         was asked for and is not to be had; known for sure after the first copy.
@@ -65,6 +69,10 @@ class CopyPath:
                 f"main_stream is on {main.device} and copy_stream on {copy.device}; "
                 "make both on the device that computes the step"
             )
+        self.worker: Worker | None = None
+        if policy.submit == "thread":
+            self.worker = runtime.worker(main.device)
+            copy = self.worker.stream
         dual = policy.streams == "dual"
         if dual and main == copy:
             warnings.warn(
@@ -80,22 +88,62 @@ class CopyPath:
         self.memory = policy.memory
         self.memory_is_known = policy.memory != "pinned"
         self.may_mismatch = runtime.device_count() > 1
-        transfer = transfer_for(policy, runtime, self.stream)
+        self.is_capturing: Callable[[], bool] = runtime.is_capturing
+        # A worker makes its stream wait for a point that the constructor marks.
+        follows = dual and self.worker is None
+        transfer = transfer_for(policy, runtime, main if follows else None, self.stream)
         waiter = waiter_for(policy, runtime, main.device)
-        self.switches = transfer.on_current_stream
-        self.prepare: Callable[[Sequence[torch.Tensor]], Landing] = transfer.prepare
+        self._to_stream = runtime.switch(self.stream)
+        self._to_main = runtime.switch(main)
+        self._follows = follows
+        self._markers = PooledWait(runtime, main.device, blocking=False)
+        self.prepare: Callable[[list[torch.Tensor]], Landing] = transfer.prepare
         self.wait: Callable[[Event], None] = waiter.wait
         self.recycle: Callable[[Event], None] = waiter.recycle
+        self._take: Callable[[], Event] = waiter.take
         #: Records an event behind the copies enqueued so far.
         self.record: Callable[[], Event] = partial(waiter.record, self.stream)
-        self.follow_main: Callable[[], None] = _do_nothing  # the order of work is that of calls
-        if dual:
-            # Copies that are made as the original makes them also wait as it does.
-            own_event = self.switches
-            self.follow_main = self._wait_stream if own_event else runtime.follower(main, copy)
+        #: Enqueues a landing's copies, then what else there is to enqueue, then an event.
+        self.enqueue: Callable[[Landing, Then | None], Event] = (
+            self._enqueue_batch if transfer.is_batch else self._enqueue_on_current
+        )
 
-    def _wait_stream(self) -> None:
-        self.stream.wait_stream(self.main_stream)
+    def _enqueue_batch(self, landing: Landing, then: Then | None) -> Event:
+        """Let one call do it all; only other copies need their stream to be current."""
+        if then is None:
+            event = self._take()
+            landing.enqueue(event)
+            return event
+        landing.enqueue()
+        try:
+            self._to_stream()
+            then(landing)
+            return self.record()
+        finally:
+            self._to_main()
+
+    def _enqueue_on_current(self, landing: Landing, then: Then | None) -> Event:
+        """Make the copies' stream current, as the original does."""
+        try:
+            self._to_stream()
+            if self._follows:
+                self.stream.wait_stream(self.main_stream)
+            landing.enqueue()
+            if then is not None:
+                then(landing)
+            return self.record()
+        finally:
+            self._to_main()
+
+    def mark_main(self) -> Event:
+        """Mark the main stream's present work, for :meth:`follow`."""
+        return self._markers.record(self.main_stream)
+
+    def follow(self, marker: Event) -> None:
+        """Hold copies enqueued from now on until `marker` has passed."""
+        marker.wait(self.stream)
+        # A waiting stream keeps the point that it was told of: the event may move on.
+        self._markers.recycle(marker)
 
     def look_at_memory(self, sources: Sequence[torch.Tensor], landing: Landing) -> None:
         """Find out, at the first real copy, whether pinned memory was really obtained.
@@ -103,11 +151,11 @@ class CopyPath:
         Drivers fall back without a word (vllm issues 312 and 41496: WSL), and asking
         earlier would have to make a CUDA context.
         """
-        for source, destination in zip(sources, landing.arrivals(), strict=True):
+        for place, source in enumerate(sources):
             if source.is_cpu or source.numel() == 0:
                 continue  # neither tells anything: not copied, or no memory at all
             self.memory_is_known = True
-            if not self.runtime.is_pinned(destination):
+            if not self.runtime.is_pinned(landing.tensor(place)):
                 self.memory = "pageable"
                 warnings.warn(
                     "pinned memory was asked for and pageable memory was obtained: copies "
@@ -160,7 +208,3 @@ def copy_path(policy: CopyPolicy, main_stream: Any, copy_stream: Any) -> CopyPat
 
 _kept_path = lru_cache(maxsize=MAX_KEPT_PATHS)(CopyPath)
 _last: tuple[CopyPolicy | None, Any, Any, CopyPath | None] = (None, None, None, None)
-
-
-def _do_nothing() -> None:
-    """Order copies behind the main stream's work where they run on it anyway."""

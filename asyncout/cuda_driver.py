@@ -13,15 +13,15 @@ ctypes lets go of the interpreter lock in calls of a ``CDLL`` and keeps it in th
 from __future__ import annotations
 
 import ctypes
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import torch
 
+from asyncout import hot
 from asyncout.errors import PolicyError, TimingError
-from asyncout.runtime import BlockCopier, HostBlock
+from asyncout.runtime import HostBlock, Submit
 
 #: The driver, which torch's CUDA builds load too.
 LIBRARY = "libcuda.so.1"
@@ -47,6 +47,9 @@ DEFAULT_STREAM_HANDLES = (0, 1, 2)
 #: host time one by one and 47 in a batch, six 53 and 39 (results/h200-pcie5-vm16/calls.txt, the
 #: batches through cuda-bindings).
 FEW_COPIES = 2
+
+#: More copies than any step has: without the batched call each is one of its own.
+NEVER = 1 << 30
 
 
 class CudaDriverError(RuntimeError):
@@ -79,6 +82,7 @@ class Driver:
         self.event_query = _function(returns, "cuEventQuery", pointer)
         self.event_record = _function(waits, "cuEventRecord", pointer, pointer)
         self.event_create = _function(returns, "cuEventCreate", pointer, ctypes.c_uint)
+        self.event_elapsed = _function(returns, "cuEventElapsedTime", pointer, pointer, pointer)
         self.event_destroy = _function(returns, "cuEventDestroy_v2", pointer)
         self.stream_wait_event = _function(
             waits, "cuStreamWaitEvent", pointer, pointer, ctypes.c_uint
@@ -152,6 +156,8 @@ class DriverEvent:
     ----------
     blocking : bool
         Whether ``synchronize`` sleeps; else it spins in the driver.
+    timing : bool
+        Whether ``elapsed_time`` can be asked.
 
     Attributes
     ----------
@@ -162,12 +168,15 @@ class DriverEvent:
         Notes of whoever records it.
     """
 
-    __slots__ = ("_context", "_driver", "handle", "recorded_at", "spins")
+    __slots__ = ("_context", "_driver", "_has_timing", "handle", "recorded_at", "spins")
 
-    def __init__(self, blocking: bool) -> None:
+    def __init__(self, blocking: bool, timing: bool = False) -> None:
         self._driver = driver()
+        self._has_timing = timing
         handle, context = ctypes.c_void_p(), ctypes.c_void_p()
-        flags = EVENT_DISABLE_TIMING | (EVENT_BLOCKING_SYNC if blocking else 0)
+        flags = EVENT_BLOCKING_SYNC if blocking else 0
+        if not timing:
+            flags |= EVENT_DISABLE_TIMING
         self.handle = 0
         self._driver.check(self._driver.context_current(ctypes.byref(context)), "cuCtxGetCurrent")
         self._driver.check(self._driver.event_create(ctypes.byref(handle), flags), "cuEventCreate")
@@ -175,8 +184,9 @@ class DriverEvent:
         self._context = context.value
 
     def record(self, stream: Any = None) -> None:
-        """Mark the end of the work now in `stream`."""
-        result = self._driver.event_record(self.handle, stream.cuda_stream)
+        """Mark the end of the work now in `stream` (default: the current one)."""
+        raw = _current_raw_stream(_current_device()) if stream is None else stream.cuda_stream
+        result = self._driver.event_record(self.handle, raw)
         if result:
             self._driver.check(result, "cuEventRecord")
 
@@ -186,16 +196,26 @@ class DriverEvent:
         if result:
             self._driver.check(result, "cuStreamWaitEvent")
 
-    def elapsed_time(self, end_event: Any) -> float:
-        """Refuse: this event takes no time.
+    def elapsed_time(self, end_event: DriverEvent) -> float:
+        """Milliseconds from this event to a later one, both passed and timed.
 
         Raises
         ------
         TimingError
+            One of the two was made without timing.
         """
-        raise TimingError(
-            "a pooled event is made without timing; use new_event(timing=True) for both ends"
+        if not (self._has_timing and end_event._has_timing):
+            raise TimingError(
+                "a pooled event was made without timing; use new_event(timing=True) or "
+                "new_pooled_event(timing=True) for both ends"
+            )
+        milliseconds = ctypes.c_float()
+        result = self._driver.event_elapsed(
+            ctypes.byref(milliseconds), self.handle, end_event.handle
         )
+        if result:
+            self._driver.check(result, "cuEventElapsedTime")
+        return milliseconds.value
 
     def query(self) -> bool:
         """Whether the event has passed; never waits."""
@@ -227,53 +247,112 @@ class DriverEvent:
             self._driver.event_destroy(self.handle)
 
 
-def stream_follower(marker: DriverEvent, main: Any, copy: Any) -> Callable[[], None]:
-    """Give a function that records `marker` in `main` and makes `copy` wait for it."""
-    calls = driver()
-    record, hold = calls.event_record, calls.stream_wait_event
-    handle, main_handle, copy_handle = marker.handle, main.cuda_stream, copy.cuda_stream
+def submitter(main: Any, copy: Any) -> Submit:
+    """Give a function that makes a step's driver calls; see :class:`asyncout.runtime.Submit`.
 
-    def follow() -> None:
-        result = record(handle, main_handle) or hold(copy_handle, handle, 0)
-        if result:
-            calls.check(result, "cuEventRecord or cuStreamWaitEvent")
-
-    follow.marker = marker  # type: ignore[attr-defined]  # the handle is good while it lives
-    return follow
+    `copy` waits for what `main` holds at each call, and not at all when `main` is None.
+    """
+    marker = None if main is None else DriverEvent(blocking=False)
+    kind = _SubmitInPython if hot.COMPILED is None else _SubmitCompiled
+    return kind(marker, main, copy)
 
 
-def block_copier(stream: Any) -> BlockCopier:
-    """Give a function that enqueues copies from device tensors into a block on `stream`."""
-    calls, handle = driver(), stream.cuda_stream
-    batch, one = calls.copy_batch, calls.copy_to_host
-    attributes, starts = calls.attributes, calls.attribute_starts
-    fewest = FEW_COPIES if batch and handle not in DEFAULT_STREAM_HANDLES else sys.maxsize
+class _SubmitInPython:
+    """One call of the driver after the other."""
 
-    def copy(
-        sources: Sequence[torch.Tensor],
-        sizes: Sequence[int],
-        offsets: Sequence[int],
+    def __init__(self, marker: DriverEvent | None, main: Any, copy: Any) -> None:
+        self._marker, self._main, self._copy = marker, main, copy
+        self._fewest = _batches_from(copy)
+
+    def __call__(
+        self,
+        sources: list[torch.Tensor],
+        sizes: list[int],
+        offsets: list[int],
         block: HostBlock,
+        event: Any,
     ) -> None:
-        base, count = block.address, len(sizes)
-        if count > fewest:
+        if self._marker is not None:
+            self._marker.record(self._main)
+            self._marker.wait(self._copy)
+        self._enqueue(sources, sizes, offsets, block.address)
+        if event is not None:
+            event.record(self._copy)
+
+    def _enqueue(
+        self, sources: list[torch.Tensor], sizes: list[int], offsets: list[int], base: int
+    ) -> None:
+        calls, handle, count = driver(), self._copy.cuda_stream, len(sizes)
+        if count > self._fewest:
             array = array_type(count)
-            result = batch(
+            result = calls.copy_batch(
                 array(*[base + offset for offset in offsets]),
                 array(*[source.data_ptr() for source in sources]),
                 array(*sizes),
                 count,
-                attributes,
-                starts,
+                calls.attributes,
+                calls.attribute_starts,
                 1,
                 handle,
             )
-            if result:
-                calls.check(result, "cuMemcpyBatchAsync")
+            calls.check(result, "cuMemcpyBatchAsync")
             return
         for source, size, offset in zip(sources, sizes, offsets, strict=True):
-            result = one(base + offset, source.data_ptr(), size, handle)
-            if result:
-                calls.check(result, "cuMemcpyDtoHAsync")
+            result = calls.copy_to_host(base + offset, source.data_ptr(), size, handle)
+            calls.check(result, "cuMemcpyDtoHAsync")
 
-    return copy
+
+class _SubmitCompiled:
+    """All calls of the driver in one of Python's."""
+
+    def __init__(self, marker: DriverEvent | None, main: Any, copy: Any) -> None:
+        calls = driver()
+        # Both are good while they live: the lane has their addresses only.
+        self._marker, self._calls = marker, calls
+        assert hot.COMPILED is not None
+        lane = hot.COMPILED.Lane(
+            record=_address(calls.event_record),
+            wait=_address(calls.stream_wait_event),
+            copy_one=_address(calls.copy_to_host),
+            copy_batch=_address(calls.copy_batch) if calls.copy_batch else 0,
+            attributes=ctypes.addressof(calls.attributes),
+            few=_batches_from(copy),
+            main=0 if main is None else main.cuda_stream,
+            copy=copy.cuda_stream,
+            marker=0 if marker is None else marker.handle,
+        )
+        self._submit = lane.submit
+
+    def __call__(
+        self,
+        sources: list[torch.Tensor],
+        sizes: list[int],
+        offsets: list[int],
+        block: HostBlock,
+        event: Any,
+    ) -> None:
+        handle = 0 if event is None else event.handle
+        failed = self._submit(sources, sizes, offsets, block.address, handle)
+        if failed is not None:
+            result, call = failed
+            self._calls.check(result, LANE_CALLS[call])
+
+
+#: The calls of a lane, by the numbers that it gives them.
+LANE_CALLS = ("cuEventRecord", "cuStreamWaitEvent", "cuMemcpyBatchAsync", "cuEventRecord")
+
+
+def _batches_from(stream: Any) -> int:
+    """Give the number of copies up to which each is a call of its own."""
+    has_batch = driver().copy_batch is not None
+    return FEW_COPIES if has_batch and stream.cuda_stream not in DEFAULT_STREAM_HANDLES else NEVER
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+# The current device and its current stream's handle, without an object around it; a build
+# without CUDA has neither, and needs none.
+_current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+_current_raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # type: ignore[assignment]

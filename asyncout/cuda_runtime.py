@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from threading import Lock
 from time import perf_counter
 from typing import Any
 
 import torch
 
-from asyncout.cuda_driver import DriverEvent, block_copier, stream_follower
+from asyncout.cuda_driver import DriverEvent, submitter
 from asyncout.errors import StreamTypeError
 from asyncout.precise_sleep import precise_sleep
-from asyncout.runtime import BlockCopier, Event
+from asyncout.runtime import Event, Submit
+from asyncout.worker import ThreadWorker
 
 
 class CudaRuntime:
     """Streams and events of ``torch.cuda``. Importing or making it needs no GPU."""
+
+    def __init__(self) -> None:
+        self._workers: dict[torch.device, ThreadWorker] = {}
+        self._making = Lock()
 
     def as_stream(self, stream: Any) -> torch.cuda.Stream:
         """Give `stream` as a ``torch.cuda.Stream``.
@@ -41,6 +48,11 @@ class CudaRuntime:
         """Make `stream`, and its device, current for the calling thread."""
         _set_stream(stream.stream_id, stream.device_index, stream.device_type)
 
+    def switch(self, stream: Any) -> Callable[[], None]:
+        """Give a function that does what :meth:`set_stream` does with `stream`."""
+        own = self.as_stream(stream)
+        return partial(_set_stream, own.stream_id, own.device_index, own.device_type)
+
     def new_event(self, *, blocking: bool = False, timing: bool = False) -> torch.cuda.Event:
         """Make an event; with `blocking` its ``synchronize`` sleeps, else it spins.
 
@@ -49,9 +61,13 @@ class CudaRuntime:
         """
         return torch.cuda.Event(enable_timing=timing, blocking=blocking)
 
-    def new_pooled_event(self, *, blocking: bool = False) -> Event:
-        """Make an untimed event of the driver's, without torch's object around it."""
-        return DriverEvent(blocking)
+    def new_pooled_event(self, *, blocking: bool = False, timing: bool = False) -> Event:
+        """Make an event of the driver's, without torch's object around it."""
+        return DriverEvent(blocking, timing)
+
+    def current_device(self) -> int:
+        """Give the index of the calling thread's current device."""
+        return _current_device()
 
     def is_capturing(self) -> bool:
         """Whether the current stream is being captured into a CUDA graph."""
@@ -65,16 +81,16 @@ class CudaRuntime:
         """How many devices there are."""
         return torch.cuda.device_count()
 
-    def follower(self, main: Any, copy: Any) -> Callable[[], None]:
-        """Give a function that makes `copy` wait for `main`: two driver calls on one event.
+    def submitter(self, main: Any, copy: Any) -> Submit:
+        """Give a function that enqueues a step's copies with as few driver calls as can be."""
+        return submitter(main, copy)
 
-        A waiting stream keeps the point that it was told of, so the event may move on.
-        """
-        return stream_follower(DriverEvent(blocking=False), main, copy)
-
-    def block_copier(self, stream: Any) -> BlockCopier:
-        """Give a function that enqueues copies into a block with one driver call."""
-        return block_copier(stream)
+    def worker(self, device: torch.device) -> ThreadWorker:
+        """Give the one worker of a device, with a stream of its own there."""
+        with self._making:
+            if device not in self._workers:
+                self._workers[device] = ThreadWorker(torch.cuda.Stream(device))
+            return self._workers[device]
 
     def is_pinned(self, host_tensor: torch.Tensor) -> bool:
         """Whether a host tensor's memory is page-locked."""
@@ -117,6 +133,7 @@ def _synchronize(event: Any) -> None:
 _is_capturing: Callable[[], bool] = getattr(
     torch._C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing
 )
+_current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
 _set_stream: Callable[[int, int, int], None] = getattr(torch._C, "_cuda_setStream", None)  # type: ignore[assignment]
 
 #: The one CUDA runtime of the process.

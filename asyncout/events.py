@@ -36,6 +36,9 @@ LONGEST_PAUSE_S = 1e-3
 class Waiter(Protocol):
     """Records the events of one pair of streams and waits for them."""
 
+    def take(self) -> Event:
+        """Give an event that nobody waits for, to be recorded at once."""
+
     def record(self, stream: Any) -> Event:
         """Record an event of the kind that this wait needs."""
 
@@ -63,9 +66,13 @@ class DriverWait:
         self._blocking = blocking
         self._synchronize = runtime.synchronizer(device)
 
+    def take(self) -> Event:
+        """Make a new event."""
+        return self._runtime.new_event(blocking=self._blocking)
+
     def record(self, stream: Any) -> Event:
         """Record a new event."""
-        event = self._runtime.new_event(blocking=self._blocking)
+        event = self.take()
         event.record(stream)
         return event
 
@@ -84,14 +91,12 @@ class PooledWait(DriverWait):
         super().__init__(runtime, device, blocking)
         self._free: deque[Event] = deque()
 
-    def record(self, stream: Any) -> Event:
-        """Record an event that nobody waits for; a new one where all are in use."""
+    def take(self) -> Event:
+        """Give an event that nobody waits for; a new one where all are in use."""
         try:
-            event = self._free.pop()
+            return self._free.pop()
         except IndexError:
-            event = self._runtime.new_pooled_event(blocking=self._blocking)
-        event.record(stream)
-        return event
+            return self._runtime.new_pooled_event(blocking=self._blocking)
 
     def recycle(self, event: Event) -> None:
         """Keep it for a later record."""
@@ -127,17 +132,22 @@ class HybridWait:
         self._lateness = RecentPast()
         self._overslept = 0
 
-    def record(self, stream: Any) -> Event:
-        """Record an event to spin on, or to sleep on while nothing predicts its passing."""
+    def take(self) -> Event:
+        """Give an event to spin on, or to sleep on while nothing predicts its passing."""
         spins = self._passing.count > 0 or self._bound is not None
         try:
             event = self._free[spins].pop()
         except IndexError:
             event = self._runtime.new_pooled_event(blocking=not spins)
             event.spins = spins  # type: ignore[attr-defined]
-        event.record(stream)
         event.recorded_at = self._clock()
         return event  # type: ignore[no-any-return]
+
+    def record(self, stream: Any) -> Event:
+        """Record an event of the kind that :meth:`take` gives."""
+        event = self.take()
+        event.record(stream)
+        return event
 
     def wait(self, event: Any) -> None:
         """Return when `event` has passed."""

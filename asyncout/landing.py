@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from asyncout import hot
 from asyncout.runtime import Runtime
 
 #: Every result begins at a multiple of this: a cache line, and more than any dtype needs.
@@ -25,7 +27,7 @@ ALIGNMENT = 64
 #: Least size of a block: a small step's results, so that steps of any batch size share blocks.
 SMALLEST_BLOCK = 16 << 10
 
-#: NumPy's dtype of each of torch's; for one that NumPy lacks, one of its size.
+#: NumPy's dtype of each of torch's that it has.
 _NUMPY_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.bool: np.dtype(np.bool_),
     torch.uint8: np.dtype(np.uint8),
@@ -37,6 +39,7 @@ _NUMPY_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),
     torch.float64: np.dtype(np.float64),
 }
+#: For a dtype that NumPy lacks, one of its size.
 _OF_SIZE: dict[int, np.dtype[Any]] = {
     1: np.dtype(np.uint8),
     2: np.dtype(np.int16),
@@ -119,8 +122,44 @@ class BlockPool:
         return lease
 
 
-def view_of(lease: Lease, offset: int, like: torch.Tensor) -> torch.Tensor:
-    """Make a host tensor of a part of a block.
+def lay_out_in_python(
+    sources: Sequence[torch.Tensor], alignment: int
+) -> tuple[list[int], list[int], int, bool]:
+    """Give each of some tensors a place in one block.
+
+    Parameters
+    ----------
+    sources : sequence of torch.Tensor
+    alignment : int
+        Bytes; a power of two. Every place begins at a multiple of it.
+
+    Returns
+    -------
+    sizes, offsets : list of int
+        Bytes.
+    end : int
+        Bytes of all places.
+    are_plain : bool
+        Whether a copy engine can read every one: on the device, contiguous, not empty.
+    """
+    sizes: list[int] = []
+    offsets: list[int] = []
+    end, are_plain = 0, True
+    for source in sources:
+        size = source.nbytes
+        sizes.append(size)
+        offsets.append(end)
+        end += (size + alignment - 1) & -alignment
+        are_plain = are_plain and size > 0 and source.is_contiguous() and not source.is_cpu
+    return sizes, offsets, end, are_plain
+
+
+LayOut = Callable[[Sequence[torch.Tensor], int], tuple[list[int], list[int], int, bool]]
+lay_out: LayOut = lay_out_in_python if hot.COMPILED is None else hot.COMPILED.lay_out
+
+
+def array_of(lease: Lease, offset: int, like: torch.Tensor) -> np.ndarray:
+    """Make a NumPy array of a part of a block; where NumPy lacks the dtype, one of its size.
 
     Parameters
     ----------
@@ -130,9 +169,12 @@ def view_of(lease: Lease, offset: int, like: torch.Tensor) -> torch.Tensor:
     like : torch.Tensor
         Whose shape and dtype it gets; it is contiguous.
     """
+    dtype = _NUMPY_DTYPES.get(like.dtype) or _OF_SIZE[like.dtype.itemsize]
+    return np.ndarray(like.shape, dtype, lease, offset)
+
+
+def view_of(lease: Lease, offset: int, like: torch.Tensor) -> torch.Tensor:
+    """Make a host tensor of a part of a block; arguments as of :func:`array_of`."""
     dtype = like.dtype
-    plain = _NUMPY_DTYPES.get(dtype)
-    if plain is not None:
-        return torch.from_numpy(np.ndarray(like.shape, plain, lease, offset))
-    same_size = np.ndarray(like.shape, _OF_SIZE[dtype.itemsize], lease, offset)
-    return torch.from_numpy(same_size).view(dtype)
+    tensor = torch.from_numpy(array_of(lease, offset, like))
+    return tensor if dtype in _NUMPY_DTYPES else tensor.view(dtype)

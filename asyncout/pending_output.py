@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Generator
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -16,12 +17,14 @@ import torch
 
 from asyncout import inflight
 from asyncout.checks import MAX_NAMED_REQUESTS
-from asyncout.copy_path import CopyPath
+from asyncout.copy_path import CopyPath, Then
 from asyncout.errors import DeviceMismatchError, GraphCaptureError, OutputTimeoutError
 from asyncout.events import wait_until
 from asyncout.outputs import AsyncModelRunnerOutput, KVConnectorOutput, ModelRunnerOutput
 from asyncout.runtime import Event
-from asyncout.tree import gather, named_tensors, rebuild
+from asyncout.transfer import Landing
+from asyncout.tree import named_tensors
+from asyncout.worker import Handover
 
 
 class PendingOutput(AsyncModelRunnerOutput):
@@ -30,6 +33,7 @@ class PendingOutput(AsyncModelRunnerOutput):
     # Read by __del__, also when construction failed.
     _event: Event | None = None
     _kept: Any = None
+    _handed_over: Handover | None = None
     _outcome_is_known = False
     _error: Exception | None = None
 
@@ -40,49 +44,60 @@ class PendingOutput(AsyncModelRunnerOutput):
 
     # --- enqueue ---------------------------------------------------------------------------
 
-    def _enqueue(self, sources: Any, then: Callable[[Any], None] | None = None) -> None:
-        """Enqueue the copies of everything that `sources` holds, then one event.
+    def _enqueue(
+        self, sources: dict[Any, Any], tensors: list[torch.Tensor], then: Then | None = None
+    ) -> None:
+        """Enqueue the copies of `tensors`, then one event; or have the path's worker do so.
 
         Parameters
         ----------
-        sources : record or dict
-            Its tensors are copied in field order (see :mod:`asyncout.tree`).
+        sources : dict
+            What `tensors` come from, under the names that errors show.
+        tensors : list of torch.Tensor
+            What is copied; a landing has them in this order.
         then : callable, optional
-            Called on the copy stream behind the copies, with the host twin of `sources`
-            (contents not yet there), to enqueue others before the event. Kept alive with them.
+            Called on the copy stream behind the copies, with their landing, to enqueue
+            others before the event. Kept alive with them.
         """
         path = self._path
-        runtime = path.runtime
-        if runtime.is_capturing():
+        if path.is_capturing():
             _refuse_capture()
-        tensors: list[torch.Tensor] = []
-        gather(sources, tensors)
         if path.may_mismatch:
             _check_devices(path, sources, tensors)
         if inflight.kept:
             inflight.release_passed()
-
         landing = path.prepare(tensors)
         # Another stream reads the sources: without a reference the allocator would
         # give their memory to the main stream's next kernel.
         self._kept = (sources, landing, then)
-        switches = path.switches or then is not None
+        if path.worker is None:
+            self._submit(tensors, landing, then)
+        else:
+            self._handed_over = Handover()
+            path.worker.run(partial(self._submit_aside, path.mark_main(), tensors, landing, then))
+
+    def _submit(self, tensors: list[torch.Tensor], landing: Landing, then: Then | None) -> None:
+        path = self._path
         try:
-            if switches:
-                runtime.set_stream(path.stream)
-            path.follow_main()
-            landing.enqueue()
-            if then is not None:
-                then(self._host_twin())
-            self._event = path.record()
+            self._event = path.enqueue(landing, then)
         except BaseException:
             _leave_behind(path, self._kept)
             raise
-        finally:
-            if switches:
-                runtime.set_stream(path.main_stream)
         if not path.memory_is_known:
             path.look_at_memory(tensors, landing)
+
+    def _submit_aside(
+        self, marker: Event, tensors: list[torch.Tensor], landing: Landing, then: Then | None
+    ) -> None:
+        """Do the same in the worker, behind the main stream's work at construction."""
+        assert self._handed_over is not None
+        error: BaseException | None = None
+        try:
+            self._path.follow(marker)
+            self._submit(tensors, landing, then)
+        except BaseException as caught:  # whatever it is: a reader waits for it
+            error = caught
+        self._handed_over.settle(error)
 
     def __del__(self) -> None:
         if self._kept is not None and self._event is not None:
@@ -128,6 +143,8 @@ class PendingOutput(AsyncModelRunnerOutput):
 
     def ready(self) -> bool:
         """Whether :meth:`get_output` would not have to wait for the device."""
+        if self._handed_over is not None and not self._handed_over.is_settled():
+            return False
         event = self._event
         if event is None:
             return True
@@ -168,13 +185,15 @@ class PendingOutput(AsyncModelRunnerOutput):
             "is late or hangs; get_output() may be called again"
         )
 
-    def _host_twin(self) -> Any:
-        """Give the twin of the sources on the host; read it only after :meth:`_wait`.
+    def _landing(self) -> Landing:
+        """Give where the copies land; read there only after :meth:`_wait`.
 
-        Making it takes time, which is free until the copies have arrived.
+        Making views of it takes time, which is free until the copies have arrived.
         """
-        sources, landing, _ = self._kept
-        return rebuild(sources, iter(landing.arrivals()))
+        if self._handed_over is not None:
+            self._handed_over.wait()  # the worker makes room one by one, or meets an error
+        landing: Landing = self._kept[1]
+        return landing
 
     def _wait(self) -> None:
         """Return when every copy has arrived, and let go of the sources."""
@@ -196,13 +215,16 @@ class PendingOutput(AsyncModelRunnerOutput):
         """Make later work of a stream wait until the copies have read their sources.
 
         Needed before that work writes to the same tensors in place, as the replay
-        of a CUDA graph does. Freeing the tensors needs nothing.
+        of a CUDA graph does. Freeing the tensors needs nothing. Under ``submit="thread"``
+        the call waits until the worker has enqueued the copies.
 
         Parameters
         ----------
         stream : torch.cuda.Stream, optional
             Default: the main stream. The host does not wait.
         """
+        if self._handed_over is not None:
+            self._handed_over.wait()  # not for the device, but for the copies to be enqueued
         event, path = self._event, self._path
         if event is not None:
             target = path.main_stream if stream is None else path.runtime.as_stream(stream)

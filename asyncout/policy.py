@@ -16,6 +16,7 @@ AXES: dict[str, tuple[str, ...]] = {
     "memory": ("pinned", "pageable"),
     "wait": ("block", "spin", "hybrid"),
     "copies": ("per_tensor", "batched"),
+    "submit": ("inline", "thread"),
 }
 
 
@@ -38,17 +39,22 @@ class CopyPolicy:
     copies : {"per_tensor", "batched"}
         "per_tensor" makes one driver call and one allocation per tensor;
         "batched" makes one of each for all of a step's results.
+    submit : {"inline", "thread"}
+        "inline" enqueues the copies in the constructor; "thread" leaves that to one
+        worker thread with a stream of its own, where enqueuing would hold the engine's:
+        pageable destinations, confidential computing.
 
     Raises
     ------
     PolicyError
-        A field has a value that its axis does not have.
+        A field has a value that its axis does not have, or "single" meets "thread".
     """
 
     streams: str = "dual"
     memory: str = "pinned"
     wait: str = "hybrid"
     copies: str = "batched"
+    submit: str = "inline"
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -56,6 +62,11 @@ class CopyPolicy:
             if value not in AXES[field.name]:
                 allowed = ", ".join(repr(choice) for choice in AXES[field.name])
                 raise PolicyError(f"CopyPolicy.{field.name} is {value!r}; choose one of {allowed}")
+        if self.streams == "single" and self.submit == "thread":
+            raise PolicyError(
+                "CopyPolicy.streams='single' copies on the main stream, and submit='thread' on the "
+                "worker's own: choose streams='dual', or submit='inline'"
+            )
 
 
 #: Exactly what the technique's original does: the baseline of every gain.

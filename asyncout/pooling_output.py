@@ -62,20 +62,21 @@ class AsyncPoolingOutput(PendingOutput):
         self._is_tensor = isinstance(pooler_output, torch.Tensor)
         self._spans = _spans(pooler_output, finished)
         if self._spans:
-            self._enqueue(
-                {
-                    start: pooler_output[start:stop] if self._is_tensor else pooler_output[start]
-                    for start, stop in self._spans
-                }
-            )
+            sources = {
+                f"pooler_output[{start}]": pooler_output[start:stop]
+                if self._is_tensor
+                else pooler_output[start]
+                for start, stop in self._spans
+            }
+            self._enqueue(sources, list(sources.values()))  # type: ignore[arg-type]
 
     def _finish(self) -> None:
         pooled: list[torch.Tensor | None] = [None] * self._requests
         if self._spans:
-            parts = self._host_twin()  # before the wait: in the device's shadow
+            parts = list(self._landing().tensors())  # before the wait: in the device's shadow
             self._wait()
-            for start, stop in self._spans:
-                pooled[start:stop] = parts[start].unbind(0) if self._is_tensor else [parts[start]]
+            for (start, stop), part in zip(self._spans, parts, strict=True):
+                pooled[start:stop] = part.unbind(0) if self._is_tensor else [part]
         self._model_runner_output.pooler_output = pooled
 
 

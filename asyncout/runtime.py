@@ -8,7 +8,7 @@ copy needs a method here only where it is to be more direct than torch's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 import torch
@@ -65,9 +65,35 @@ class HostBlock(Protocol):
     address: int
 
 
-#: Enqueues copies of contiguous tensors to offsets in a block. Arguments: sources, their
-#: bytes (none is 0), offsets, block.
-BlockCopier = Callable[[Sequence[torch.Tensor], Sequence[int], Sequence[int], HostBlock], None]
+class Submit(Protocol):
+    """Enqueues a step's copies as one, behind the main stream's present work."""
+
+    def __call__(
+        self,
+        sources: list[torch.Tensor],
+        sizes: list[int],
+        offsets: list[int],
+        block: HostBlock,
+        event: Any,
+    ) -> None:
+        """Enqueue copies of contiguous tensors, with bytes in each, to offsets in a block.
+
+        `event`, if there is one, is recorded behind them. The caller keeps all of it.
+        """
+
+
+class Worker(Protocol):
+    """A thread that runs jobs one after the other, with a stream of its own.
+
+    Attributes
+    ----------
+    stream : Stream
+    """
+
+    stream: Any
+
+    def run(self, job: Callable[[], None]) -> None:
+        """Have a job run behind the earlier ones. It must not raise."""
 
 
 class Runtime(Protocol):
@@ -76,14 +102,14 @@ class Runtime(Protocol):
     def as_stream(self, stream: Any) -> Stream:
         """Give `stream` as this runtime's own class, or raise StreamTypeError."""
 
-    def set_stream(self, stream: Any) -> None:
-        """Make `stream`, and its device, current for the calling thread."""
-
     def new_event(self, *, blocking: bool = False, timing: bool = False) -> Event:
         """Make an event; with `blocking` its ``synchronize`` sleeps, else it spins."""
 
-    def new_pooled_event(self, *, blocking: bool = False) -> Event:
-        """Make an untimed event to be recorded again and again, as cheaply as can be."""
+    def new_pooled_event(self, *, blocking: bool = False, timing: bool = False) -> Event:
+        """Make an event to be recorded again and again, as cheaply as can be."""
+
+    def current_device(self) -> int:
+        """Give the index of the calling thread's current device."""
 
     def is_capturing(self) -> bool:
         """Whether the current stream is being captured into a graph."""
@@ -97,14 +123,20 @@ class Runtime(Protocol):
     def device_count(self) -> int:
         """How many devices there are: with one, no tensor can be on another."""
 
-    def follower(self, main: Any, copy: Any) -> Callable[[], None]:
-        """Give a function that makes `copy` wait for the present work of `main`."""
+    def set_stream(self, stream: Any) -> None:
+        """Make `stream`, and its device, current for the calling thread."""
 
-    def block_copier(self, stream: Any) -> BlockCopier:
-        """Give a function that enqueues copies into a block on `stream`, as one if possible.
+    def switch(self, stream: Any) -> Callable[[], None]:
+        """Give a function that does what :meth:`set_stream` does with `stream`."""
 
-        The current stream plays no part. The caller keeps sources and block.
+    def submitter(self, main: Any, copy: Any) -> Submit:
+        """Give a function that enqueues a step's copies on `copy` behind the work of `main`.
+
+        With `main` None they wait for nothing. The current stream plays no part.
         """
+
+    def worker(self, device: torch.device) -> Worker:
+        """Give the one worker of a device; its thread starts with the first job."""
 
     def synchronizer(self, device: torch.device) -> Callable[[Any], None]:
         """Give a function that waits for an event, from any thread, touching only `device`."""

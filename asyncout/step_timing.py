@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from asyncout.errors import DeviceUnavailableError, TimingError
-from asyncout.runtime import Event, Runtime
+from asyncout.runtime import Runtime
 
 
 class StepTimingSample(NamedTuple):
@@ -36,17 +36,42 @@ class StepTimingSample(NamedTuple):
     full_cudagraph: bool
 
 
+#: A step's marks in their order, as errors name them.
+MARKS = ("forward_start", "forward_end", "drafter_start", "drafter_end")
+
+
 class _Step:
-    """The events of a step under way; a slot stays None until it is reached."""
+    """The events of one step, recorded again for another once they have been read.
 
-    __slots__ = ("batch", "drafter_end", "drafter_start", "forward_end", "forward_start")
+    Attributes
+    ----------
+    events : list of Event
+        One per mark.
+    device : int
+    batch : tuple
+    reached : set of int
+        Marks of the present step.
+    """
 
-    def __init__(self, batch: tuple[int, int, bool], forward_start: Event) -> None:
-        self.batch = batch
-        self.forward_start = forward_start
-        self.forward_end: Event | None = None
-        self.drafter_start: Event | None = None
-        self.drafter_end: Event | None = None
+    __slots__ = ("batch", "device", "events", "reached")
+
+    def __init__(self, runtime: Runtime, device: int) -> None:
+        self.events = [runtime.new_pooled_event(timing=True) for _ in MARKS]
+        self.device = device
+        self.batch = (0, 0, False)
+        self.reached: set[int] = set()
+
+    def mark(self, number: int) -> None:
+        self.events[number].record()
+        self.reached.add(number)
+
+    def sample(self) -> StepTimingSample:
+        forward_start, forward_end, drafter_start, drafter_end = self.events
+        return StepTimingSample(
+            forward_start.elapsed_time(forward_end),
+            drafter_start.elapsed_time(drafter_end),
+            *self.batch,
+        )
 
 
 class StepTimingCollector:
@@ -66,6 +91,8 @@ class StepTimingCollector:
         self._batch = (0, 0, False)
         self._steps: list[_Step] | None = None
         self._current: _Step | None = None
+        #: Steps whose events nobody will read any more, by their device.
+        self._free: dict[int, list[_Step]] = {}
 
     @contextmanager
     def collect(self) -> Iterator[list[StepTimingSample]]:
@@ -102,10 +129,11 @@ class StepTimingCollector:
             self._steps = None
             self._current = None
         if steps:
-            last = steps[-1].drafter_end
-            assert last is not None  # only steps that reached it are in the list
+            last = steps[-1].events[-1]
             last.synchronize()
-            samples.extend(_sample(step) for step in steps)
+            samples.extend(step.sample() for step in steps)
+            for step in steps:
+                self._free[step.device].append(step)
 
     def record_batch(self, input_batch: Any, full_cudagraph: bool) -> None:
         """Note the batch of the steps that follow.
@@ -121,17 +149,22 @@ class StepTimingCollector:
     def forward_start(self) -> None:
         """Mark the start of a step; a step under way that did not end is forgotten."""
         if self._steps is not None:
-            self._current = _Step(self._batch, self._mark())
+            step = self._current
+            if step is None:
+                step = self._current = self._take_step()
+            step.batch = self._batch
+            step.reached.clear()
+            step.mark(0)
 
     def forward_end(self) -> None:
         """Mark the end of the step's forward pass."""
         if self._current is not None:
-            self._current.forward_end = self._mark()
+            self._current.mark(1)
 
     def drafter_start(self) -> None:
         """Mark the start of the step's drafter."""
         if self._current is not None:
-            self._current.drafter_start = self._mark()
+            self._current.mark(2)
 
     def drafter_end(self) -> None:
         """Mark the end of the step, which now has a sample.
@@ -144,20 +177,21 @@ class StepTimingCollector:
         step, self._current = self._current, None
         if step is None or self._steps is None:
             return
-        missing = [m for m in ("forward_end", "drafter_start") if getattr(step, m) is None]
-        if missing:
+        if len(step.reached) < len(MARKS) - 1:
+            missing = [name for n, name in enumerate(MARKS[:-1]) if n not in step.reached]
             raise TimingError(
                 f"drafter_end() on a step without {' and '.join(missing)}(): call the four marks "
                 "of a step in order; this step leaves no sample"
             )
-        step.drafter_end = self._mark()
+        step.mark(3)
         self._steps.append(step)
 
-    def _mark(self) -> Event:
+    def _take_step(self) -> _Step:
+        """Give a step with events of the current device; a new one where all are in use."""
         assert self._runtime is not None  # found when the block began
-        event = self._runtime.new_event(timing=True)
-        event.record()
-        return event
+        device = self._runtime.current_device()
+        free = self._free.setdefault(device, [])
+        return free.pop() if free else _Step(self._runtime, device)
 
     def _find_runtime(self) -> None:
         """Take ``torch.cuda`` where no runtime was given."""
@@ -170,11 +204,3 @@ class StepTimingCollector:
         from asyncout.cuda_runtime import CUDA
 
         self._runtime = CUDA
-
-
-def _sample(step: _Step) -> StepTimingSample:
-    return StepTimingSample(
-        step.forward_start.elapsed_time(step.forward_end),
-        step.drafter_start.elapsed_time(step.drafter_end),  # type: ignore[union-attr]
-        *step.batch,
-    )

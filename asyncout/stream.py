@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -29,25 +30,35 @@ class stream:  # lower case: the technique's name for it, used like a function
         Nothing was switched.
     """
 
-    __slots__ = ("_from", "_set_stream", "_to")
+    __slots__ = ("_from", "_to")
 
-    def __init__(self, to_stream: Any, from_stream: Any) -> None:
+    _from: Callable[[], None]
+    _to: Callable[[], None]
+
+    def __new__(cls, to_stream: Any, from_stream: Any) -> stream:
+        """Give the switch of a pair; an engine asks for the same one in each step."""
+        global _last
+        last_to, last_from, last = _last
+        if last_to is to_stream and last_from is from_stream:
+            assert last is not None
+            return last
         runtime = runtime_of(to_stream)
         if runtime_of(from_stream) is not runtime:
             raise StreamTypeError(
                 f"stream() cannot switch from {from_stream!r} to {to_stream!r}: "
                 "they belong to different kinds of device"
             )
-        self._to = runtime.as_stream(to_stream)
-        self._from = runtime.as_stream(from_stream)
-        self._set_stream = runtime.set_stream
+        switch = super().__new__(cls)
+        switch._to, switch._from = runtime.switch(to_stream), runtime.switch(from_stream)
+        _last = (to_stream, from_stream, switch)
+        return switch
 
     def __enter__(self) -> None:
         try:
-            self._set_stream(self._to)
+            self._to()
         except BaseException:
             # A switch that failed may have changed the device before it did.
-            self._set_stream(self._from)
+            self._from()
             raise
 
     def __exit__(
@@ -56,4 +67,8 @@ class stream:  # lower case: the technique's name for it, used like a function
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._set_stream(self._from)
+        self._from()
+
+
+#: The last pair and its switch, which has no state: threads and nested blocks may share it.
+_last: tuple[Any, Any, stream | None] = (None, None, None)

@@ -7,26 +7,35 @@ which the driver itself holds the host.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
-from asyncout.landing import ALIGNMENT, Block, BlockPool, Lease, view_of
+from asyncout.landing import ALIGNMENT, Block, BlockPool, Lease, array_of, lay_out, view_of
 from asyncout.policy import CopyPolicy
-from asyncout.runtime import BlockCopier, Runtime
+from asyncout.runtime import Runtime, Submit
 
 
 class Landing(Protocol):
     """Where the tensors of one step land. Whoever holds it keeps sources and memory alive."""
 
-    def enqueue(self) -> None:
-        """Enqueue the copies."""
+    def enqueue(self, event: Any = None) -> None:
+        """Enqueue the copies; a batch also records `event` behind them, if there is one."""
 
-    def arrivals(self) -> list[torch.Tensor]:
-        """Give one host tensor per source, in order; read them only after the copies."""
+    def array(self, place: int) -> np.ndarray:
+        """Give the host array of one source; read it only after the copies.
+
+        Of a source whose dtype NumPy has.
+        """
+
+    def tensor(self, place: int) -> torch.Tensor:
+        """Give the host tensor of one source; read it only after the copies."""
+
+    def tensors(self, start: int = 0) -> Iterator[torch.Tensor]:
+        """Give the host tensors of the sources from place `start` on, as they are asked for."""
 
 
 class Transfer(Protocol):
@@ -34,16 +43,17 @@ class Transfer(Protocol):
 
     Attributes
     ----------
-    on_current_stream : bool
-        Whether copies run on the current stream, which then has to be the right one.
+    is_batch : bool
+        Whether copies run on a stream of their own choice, with an event behind them.
+        Else they run on the current stream, which then has to be the right one.
     prepare : callable
         Makes room for sources. Called while the main stream is current.
     """
 
-    on_current_stream: bool
+    is_batch: bool
 
     @property
-    def prepare(self) -> Callable[[Sequence[torch.Tensor]], Landing]:
+    def prepare(self) -> Callable[[list[torch.Tensor]], Landing]:
         """Make room for sources."""
 
 
@@ -56,28 +66,35 @@ class PerTensorTransfer:
         Enqueues the copy of one device tensor and returns its destination.
     """
 
-    on_current_stream = True
+    is_batch = False
 
     def __init__(self, copy: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        self.prepare: Callable[[Sequence[torch.Tensor]], Landing] = partial(_TensorLanding, copy)
+        self.prepare: Callable[[list[torch.Tensor]], Landing] = partial(_TensorLanding, copy)
 
 
 class _TensorLanding:
     __slots__ = ("_arrived", "_copy", "_sources")
 
     def __init__(
-        self, copy: Callable[[torch.Tensor], torch.Tensor], sources: Sequence[torch.Tensor]
+        self, copy: Callable[[torch.Tensor], torch.Tensor], sources: list[torch.Tensor]
     ) -> None:
         self._sources = sources
         self._copy = copy
         self._arrived: list[torch.Tensor] = []
 
-    def enqueue(self) -> None:
+    def enqueue(self, event: Any = None) -> None:
         for source in self._sources:
             self._arrived.append(source.clone() if source.is_cpu else self._copy(source))
 
-    def arrivals(self) -> list[torch.Tensor]:
-        return self._arrived
+    def array(self, place: int) -> np.ndarray:
+        array: np.ndarray = self._arrived[place].numpy()
+        return array
+
+    def tensor(self, place: int) -> torch.Tensor:
+        return self._arrived[place]
+
+    def tensors(self, start: int = 0) -> Iterator[torch.Tensor]:
+        return iter(self._arrived[start:])
 
 
 class BatchedTransfer:
@@ -86,17 +103,19 @@ class BatchedTransfer:
     Parameters
     ----------
     runtime : Runtime
-    stream : Stream
+    main : Stream or None
+        Whose work the copies wait for; None where they run behind it anyway.
+    copy : Stream
         On which copies are enqueued, whatever stream is current.
     pinned : bool
     """
 
-    on_current_stream = False
+    is_batch = True
 
-    def __init__(self, runtime: Runtime, stream: Any, pinned: bool) -> None:
+    def __init__(self, runtime: Runtime, main: Any, copy: Any, pinned: bool) -> None:
         self.pool = BlockPool(runtime, pinned)
-        self.prepare: Callable[[Sequence[torch.Tensor]], Landing] = partial(
-            _BlockLanding, self.pool, runtime.block_copier(stream)
+        self.prepare: Callable[[list[torch.Tensor]], Landing] = partial(
+            _BlockLanding, self.pool, runtime.submitter(main, copy)
         )
 
 
@@ -107,38 +126,30 @@ class _BlockLanding:
     the copy stream it would wait for a multiprocessor behind the next step's kernels.
     """
 
-    __slots__ = ("_copy", "_lease", "_offsets", "_on_host", "_sizes", "_sources")
+    __slots__ = ("_lease", "_offsets", "_on_host", "_sizes", "_sources", "_submit")
 
-    def __init__(self, pool: BlockPool, copy: BlockCopier, sources: Sequence[torch.Tensor]) -> None:
-        self._copy = copy
+    def __init__(self, pool: BlockPool, submit: Submit, sources: list[torch.Tensor]) -> None:
+        self._submit = submit
         # Copies of sources that were on the host, by their place; None while all need the device.
         self._on_host: dict[int, torch.Tensor] | None = None
-        readable: list[torch.Tensor] = []
-        offsets: list[int] = []
-        sizes: list[int] = []
-        end = 0
-        for source in sources:
-            size = source.nbytes
-            if not source.is_contiguous():
-                source = source.contiguous()
-            if not size or source.is_cpu:
-                self._on_host = {}
-            readable.append(source)
-            offsets.append(end)
-            sizes.append(size)
-            end += (size + ALIGNMENT - 1) & -ALIGNMENT
-        self._sources, self._offsets, self._sizes = readable, offsets, sizes
+        self._sizes, self._offsets, end, are_plain = lay_out(sources, ALIGNMENT)
+        if not are_plain:
+            sources = [source.contiguous() for source in sources]
+            self._on_host = {}
+        self._sources = sources
         self._lease: Lease = pool.lend(end)
 
-    def enqueue(self) -> None:
+    def enqueue(self, event: Any = None) -> None:
         block = self._lease.block
         assert block is not None
         if self._on_host is None:
-            self._copy(self._sources, self._sizes, self._offsets, block)
+            self._submit(self._sources, self._sizes, self._offsets, block, event)
         else:
-            self._enqueue_the_others(block, self._on_host)
+            self._enqueue_the_others(block, self._on_host, event)
 
-    def _enqueue_the_others(self, block: Block, on_host: dict[int, torch.Tensor]) -> None:
+    def _enqueue_the_others(
+        self, block: Block, on_host: dict[int, torch.Tensor], event: Any
+    ) -> None:
         """Copy what is on the host already at once, and leave out what has no bytes."""
         places = []
         for place, source in enumerate(self._sources):
@@ -146,23 +157,27 @@ class _BlockLanding:
                 on_host[place] = source.clone()
             elif self._sizes[place]:
                 places.append(place)
-        if places:
-            self._copy(
-                [self._sources[place] for place in places],
-                [self._sizes[place] for place in places],
-                [self._offsets[place] for place in places],
-                block,
-            )
+        self._submit(
+            [self._sources[place] for place in places],
+            [self._sizes[place] for place in places],
+            [self._offsets[place] for place in places],
+            block,
+            event,
+        )
 
-    def arrivals(self) -> list[torch.Tensor]:
-        lease = self._lease
-        views = [
-            view_of(lease, offset, source)
-            for offset, source in zip(self._offsets, self._sources, strict=True)
-        ]
-        for place, copy in (self._on_host or {}).items():
-            views[place] = copy
-        return views
+    def array(self, place: int) -> np.ndarray:
+        if self._on_host and place in self._on_host:
+            array: np.ndarray = self._on_host[place].numpy()
+            return array
+        return array_of(self._lease, self._offsets[place], self._sources[place])
+
+    def tensor(self, place: int) -> torch.Tensor:
+        if self._on_host and place in self._on_host:
+            return self._on_host[place]
+        return view_of(self._lease, self._offsets[place], self._sources[place])
+
+    def tensors(self, start: int = 0) -> Iterator[torch.Tensor]:
+        return map(self.tensor, range(start, len(self._sources)))
 
 
 def copy_to_pinned(tensor: torch.Tensor) -> torch.Tensor:
@@ -230,9 +245,12 @@ def async_copy_to_np(tensor: torch.Tensor) -> np.ndarray:
     return array
 
 
-def transfer_for(policy: CopyPolicy, runtime: Runtime, stream: Any) -> Transfer:
-    """Choose the transfer of a policy, for copies on `stream`."""
+def transfer_for(policy: CopyPolicy, runtime: Runtime, main: Any, copy: Any) -> Transfer:
+    """Choose the transfer of a policy, for copies on `copy` behind `main` (None: behind nothing).
+
+    Copies one by one are put behind the main stream by whoever makes their stream current.
+    """
     pinned = policy.memory == "pinned"
     if policy.copies == "batched":
-        return BatchedTransfer(runtime, stream, pinned)
+        return BatchedTransfer(runtime, main, copy, pinned)
     return PerTensorTransfer(copy_to_pinned if pinned else copy_to_pageable)

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from asyncout import hot
+
 #: Fields of each record type seen so far; None for types that are no record.
 _fields_of_type: dict[type, tuple[str, ...] | None] = {}
 
@@ -50,7 +52,7 @@ def record_fields(kind: type) -> tuple[str, ...] | None:
     return names
 
 
-def gather(value: Any, found: list[torch.Tensor]) -> None:
+def gather_in_python(value: Any, found: list[torch.Tensor]) -> None:
     """Append to `found` every tensor of `value` that has to be copied, in field order.
 
     Records, and dicts of them, are walked; anything else that is no tensor holds
@@ -68,7 +70,7 @@ def gather(value: Any, found: list[torch.Tensor]) -> None:
         return
     if isinstance(value, dict):
         for part in value.values():
-            gather(part, found)
+            gather_in_python(part, found)
         return
     names = _known_fields(type(value), _UNSEEN)
     if names is _UNSEEN:
@@ -91,9 +93,15 @@ def gather(value: Any, found: list[torch.Tensor]) -> None:
             # wherever its tensors are.
             if isinstance(part, dict) or record_fields(type(part)):
                 is_on_host = False
-            gather(part, found)
+            gather_in_python(part, found)
     if is_on_host:
         del found[before:]
+
+
+gather = gather_in_python
+if hot.COMPILED is not None:
+    hot.COMPILED.learn_types(torch.Tensor, _fields_of_type, record_fields, DEVICE_ONLY_FIELDS)
+    gather = hot.COMPILED.gather
 
 
 def rebuild(value: Any, replacements: Iterator[Any]) -> Any:
@@ -148,7 +156,7 @@ def named_tensors(value: Any, name: str = "") -> Iterator[tuple[str, torch.Tenso
         yield name, value
     elif isinstance(value, dict):
         for key, part in value.items():
-            yield from named_tensors(part, f"{name}[{key!r}]")
+            yield from named_tensors(part, f"{name}[{key!r}]" if name else str(key))
     else:
         for field in record_fields(type(value)) or ():
             yield from named_tensors(getattr(value, field), f"{name}.{field}".lstrip("."))

@@ -12,13 +12,15 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
 import torch
 
-from asyncout.cuda_driver import DriverEvent, block_copier, driver, stream_follower
+from asyncout import hot
+from asyncout.cuda_driver import DriverEvent, _SubmitCompiled, _SubmitInPython, driver
 from asyncout.landing import BlockPool
 from asyncout.precise_sleep import precise_sleep
 from benchmarks import loops
@@ -83,10 +85,9 @@ def _calls(device: CudaDevice) -> list[tuple[str, Callable[[], Any]]]:
         ("record of a kept torch event", lambda: kept.record(main_stream)),
         ("record of a pooled driver event", lambda: pooled.record(main_stream)),
         ("stream.wait_stream", lambda: copy.wait_stream(main_stream)),
-        (
-            "record and wait of a kept driver event",
-            stream_follower(DriverEvent(blocking=False), main_stream, copy),
-        ),
+        ("record and wait of a kept driver event", lambda: _follow(pooled, main_stream, copy)),
+        ("query of a driver event that has passed", pooled.query),
+        ("torch.cuda.is_current_stream_capturing", torch.cuda.is_current_stream_capturing),
         (
             "torch.empty, 64 KiB pinned",
             lambda: torch.empty(65536, dtype=torch.uint8, pin_memory=True),
@@ -102,6 +103,11 @@ def _new_event(stream: Any) -> None:
     torch.cuda.Event(blocking=True).record(stream)
 
 
+def _follow(event: DriverEvent, main: Any, copy: Any) -> None:
+    event.record(main)
+    event.wait(copy)
+
+
 def _leaser(device: CudaDevice) -> Callable[[], Any]:
     pool = BlockPool(device.runtime, pinned=True)
     return lambda: pool.lend(65536)
@@ -115,8 +121,22 @@ def _copies(device: CudaDevice, count: int) -> list[tuple[str, Callable[[], Any]
     block = lease.block
     assert block is not None
     views = list(block.memory[: count * COPY_BYTES].view(count, COPY_BYTES))
-    batch, handle = block_copier(device.copy), device.copy.cuda_stream  # type: ignore[attr-defined]
+    packed = torch.zeros(count * COPY_BYTES, dtype=torch.uint8, device="cuda")
+    handle = device.copy.cuda_stream  # type: ignore[attr-defined]
     one = driver().copy_to_host
+    copies_only = _SubmitInPython(None, None, device.copy)
+    event = DriverEvent(blocking=False)
+    whole_step: list[tuple[str, Callable[[], Any]]] = []
+    for name, kind in (("in Python", _SubmitInPython), ("compiled", _SubmitCompiled)):
+        if kind is _SubmitCompiled and hot.COMPILED is None:
+            continue
+        submit = kind(DriverEvent(blocking=False), device.main, device.copy)
+        whole_step.append(
+            (
+                f"{count} copies: with wait and event, {name}",
+                partial(submit, sources, sizes, offsets, block, event),
+            )
+        )
 
     def to_each() -> None:
         with torch.cuda.stream(device.copy):  # type: ignore[arg-type]
@@ -131,11 +151,35 @@ def _copies(device: CudaDevice, count: int) -> list[tuple[str, Callable[[], Any]
         for source, size, offset in zip(sources, sizes, offsets, strict=True):
             one(block.address + offset, source.data_ptr(), size, handle)
 
+    def in_one_graph() -> None:
+        graph.replay()
+
+    def concatenated() -> None:
+        with torch.cuda.stream(device.copy):  # type: ignore[arg-type]
+            block.memory[: count * COPY_BYTES].copy_(torch.cat(sources), non_blocking=True)
+
+    foreach()
+    device.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=device.copy):  # type: ignore[arg-type]
+        torch._foreach_copy_(views, sources, non_blocking=True)
+    torch.cuda.set_stream(device.main)  # type: ignore[arg-type]
+
     return [
         (f"{count} copies: .to each", to_each),
         (f"{count} copies: torch._foreach_copy_ into views", foreach),
         (f"{count} copies: cuMemcpyDtoHAsync each", one_by_one),
-        (f"{count} copies: as the library copies", lambda: batch(sources, sizes, offsets, block)),
+        (
+            f"{count} copies: cuMemcpyBatchAsync",
+            lambda: copies_only(sources, sizes, offsets, block, None),
+        ),
+        (f"{count} copies: a captured graph of them", in_one_graph),
+        (f"{count} copies: torch.cat and one copy", concatenated),
+        (
+            f"{count} copies: packed already, one copy",
+            lambda: one(block.address, packed.data_ptr(), count * COPY_BYTES, handle),
+        ),
+        *whole_step,
         *_bindings(count, sources, offsets, sizes, block, handle),
     ]
 

@@ -21,16 +21,18 @@ from asyncout.virtual import VirtualMachine
 #: How long the step's kernels run: far longer than any copy of it.
 COMPUTE_SECONDS = 1e-3
 
-#: Every combination of the policies' axes.
+#: Every combination of the policies' axes that there is.
 ALL_POLICIES = [
     CopyPolicy(**dict(zip(AXES, choices, strict=True)))
     for choices in itertools.product(*AXES.values())
+    if not {"single", "thread"} <= set(choices)
 ]
 
 
 def policy_name(policy: CopyPolicy) -> str:
     """Name a policy in a test's id."""
-    return f"{policy.streams}-{policy.memory}-{policy.wait}-{policy.copies}"
+    name = f"{policy.streams}-{policy.memory}-{policy.wait}-{policy.copies}"
+    return name if policy.submit == "inline" else f"{name}-{policy.submit}"
 
 
 @dataclass

@@ -85,7 +85,15 @@ class Monitor:
 
 
 @every_policy
-@pytest.mark.guards("asyncout/pending_output.py", "path.follow_main()", only="dual-pinned-block")
+@pytest.mark.guards("asyncout/virtual/machine.py", "follow()", only="dual-pinned-block-batched")
+@pytest.mark.guards(
+    "asyncout/pending_output.py",
+    "self._path.follow(marker)",
+    only="dual-pinned-block-batched-thread",
+)
+@pytest.mark.guards(
+    "asyncout/copy_path.py", "marker.wait(self.stream)", only="dual-pinned-block-batched-thread"
+)
 def test_every_field_arrives_under_every_policy(box: Box, policy: CopyPolicy) -> None:
     runner = box.runner_output(3)
     runner.prompt_logprobs_dict = {"r0": box.logprobs(4), "r1": None}
@@ -135,9 +143,9 @@ def test_a_field_that_an_engine_adds_to_its_own_types_arrives(box: Box) -> None:
 
     sampled = EngineSamplerOutput(box.computed([[7]], torch.int64), None, None, box.computed([5]))
     output = AsyncOutput(box.runner_output(1), sampled, box.computed([1]), box.main, box.copy)
-    host = output._host_twin()
-    assert output.get_output().sampled_token_ids == [[7]]
-    assert host.sampler_output.entropy.tolist() == [5]
+    result = output.get_output()
+    assert result.sampled_token_ids == [[7]]
+    assert result.entropy.tolist() == [5]  # handed on under its own name
 
 
 def test_ragged_counts_give_the_boundaries_of_their_logprobs(box: Box) -> None:
@@ -205,8 +213,8 @@ def test_copies_wait_for_the_kernels_that_compute_their_sources(box: Box) -> Non
 @pytest.mark.guards("asyncout/async_output.py", "self._wait()")
 @pytest.mark.guards("asyncout/pending_output.py", "self._path.wait(event)")
 @pytest.mark.guards("asyncout/events.py", "self._synchronize(event)", nth=2)
-@pytest.mark.guards("asyncout/events.py", "event.record(stream)", nth=3)
-@pytest.mark.guards("asyncout/pending_output.py", "self._event = path.record()")
+@pytest.mark.guards("asyncout/virtual/machine.py", "event.record(copy)")
+@pytest.mark.guards("asyncout/pending_output.py", "self._event = path.enqueue(landing, then)")
 def test_results_are_read_only_after_their_copies(box: Box) -> None:
     # pytorch issues 127612 and 137951
     output = box.output([[21], [22]])
@@ -240,11 +248,11 @@ def test_sources_are_let_go_once_they_have_been_read(box: Box) -> None:
 @pytest.mark.guards("asyncout/inflight.py", "kept.append((event, objects, recycle))")
 def test_an_output_dropped_unread_keeps_what_its_copies_touch(box: Box) -> None:
     output = box.output([[41], [42]])
-    host = output._host_twin()  # what the running copy writes to
+    host = output._landing().tensor(0)  # what the running copy writes to
     del output
     box.overwrite_freed_memory()
     box.vm.synchronize()
-    assert host.sampler_output.sampled_token_ids.tolist() == [[41], [42]]
+    assert host.tolist() == [[41], [42]]
 
 
 @pytest.mark.guards("asyncout/inflight.py", "kept.append((event, objects, recycle))", nth=2)
@@ -306,21 +314,20 @@ def test_the_originals_way_waits_for_the_kernels_and_for_the_copies(box: Box) ->
 
 @every_policy
 @pytest.mark.guards(
-    "asyncout/pending_output.py",
-    "runtime.set_stream(path.main_stream)",
-    only="dual-pinned-block-per_tensor",
+    "asyncout/copy_path.py", "self._to_main()", nth=2, only="dual-pinned-block-per_tensor"
 )
 @pytest.mark.guards(
-    "asyncout/pending_output.py",
-    "runtime.set_stream(path.stream)",
-    only="dual-pageable-block-per_tensor",
+    "asyncout/copy_path.py", "self._to_stream()", nth=2, only="dual-pageable-block-per_tensor"
 )
 def test_the_main_stream_is_current_after_construction(box: Box, policy: CopyPolicy) -> None:
     output = box.output([[1]], policy=policy)
     assert box.vm.current_stream() == box.main
     output.get_output()
     copies = {record.stream for record in box.vm.history if record.op == "d2h"}
-    assert copies == {str(box.copy if policy.streams == "dual" else box.main)}
+    stream = box.copy if policy.streams == "dual" else box.main
+    if policy.submit == "thread":
+        stream = box.vm.worker(box.main.device).stream
+    assert copies == {str(stream)}
 
 
 @pytest.mark.parametrize("kind", ["copy", "record", "allocate"])
@@ -394,7 +401,9 @@ def test_an_aux_output_that_cannot_enqueue_fails_the_construction(box: Box) -> N
 # --- the aux output, faults and NaNs ----------------------------------------------------------
 
 
-@pytest.mark.guards("asyncout/pending_output.py", "then(self._host_twin())")
+@pytest.mark.guards("asyncout/copy_path.py", "then(landing)")
+@pytest.mark.guards("asyncout/copy_path.py", "self._to_stream()")
+@pytest.mark.guards("asyncout/copy_path.py", "self._to_main()")
 def test_an_aux_output_copies_on_the_copy_stream_and_is_processed_once(box: Box) -> None:
     aux = Aux(box, [81, 82])
     sampled = SamplerOutput(
@@ -532,7 +541,7 @@ def test_streams_and_tensors_must_be_on_one_device() -> None:
     elsewhere = box.vm.stream(device=1)
     with pytest.raises(DeviceMismatchError, match=r"main_stream is on \S+ and copy_stream on"):
         AsyncOutput(box.runner_output(1), sampled, counts, box.main, elsewhere)
-    with pytest.raises(DeviceMismatchError, match=r"^sampler_output\.sampled_token_ids is on"):
+    with pytest.raises(DeviceMismatchError, match=r"^sampled_token_ids is on"):
         AsyncOutput(box.runner_output(1), sampled, counts, elsewhere, box.vm.stream(device=1))
 
 

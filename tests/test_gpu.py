@@ -96,7 +96,7 @@ def test_the_memory_obtained_is_the_memory_asked_for(
     device: BenchDevice, policy: CopyPolicy
 ) -> None:
     output = small_output(device, 1, policy=policy)
-    host = output._host_twin().sampler_output.sampled_token_ids
+    host = output._landing().tensor(0)
     assert host.is_pinned() == (policy.memory == "pinned")
     assert output.memory == policy.memory
     output.get_output()

@@ -288,7 +288,7 @@ def test_a_pooled_cuda_event_says_that_it_takes_no_time() -> None:
     from asyncout.cuda_driver import DriverEvent
 
     event = DriverEvent.__new__(DriverEvent)
-    event.handle = 0
+    event.handle, event._has_timing = 0, False
     with pytest.raises(TimingError, match="made without timing; use"):
         event.elapsed_time(event)
 

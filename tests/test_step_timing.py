@@ -38,8 +38,8 @@ def run_step(box: Box, collector: StepTimingCollector, upto: int = 4, scale: flo
 
 
 @pytest.mark.guards("asyncout/step_timing.py", "last.synchronize()")
-@pytest.mark.guards("asyncout/step_timing.py", "event.record()")
-@pytest.mark.guards("asyncout/step_timing.py", "samples.extend(_sample(step) for step in steps)")
+@pytest.mark.guards("asyncout/step_timing.py", "self.events[number].record()")
+@pytest.mark.guards("asyncout/step_timing.py", "samples.extend(step.sample() for step in steps)")
 def test_each_step_leaves_one_sample_in_order(box: Box, collector: StepTimingCollector) -> None:
     # pytorch issue 85796
     collector.record_batch(BATCH, True)
@@ -63,6 +63,19 @@ def test_the_marks_never_wait_and_the_block_waits_once(
             run_step(box, collector)
         assert box.vm.now - before < FORWARD
     assert box.vm.now - before > 5 * (FORWARD + DRAFTER)
+
+
+@pytest.mark.guards("asyncout/step_timing.py", "self._free[step.device].append(step)")
+def test_events_are_used_again_once_their_samples_are_there(
+    box: Box, collector: StepTimingCollector
+) -> None:
+    for _ in range(3):
+        with collector.collect() as samples:
+            for scale in (1, 2, 3):
+                run_step(box, collector, scale=scale)
+        assert [s.forward_ms for s in samples] == pytest.approx([2, 4, 6], rel=0.01)
+    made = [line for line in box.vm.program().splitlines() if "new_event(" in line]
+    assert len(made) == 3 * 4
 
 
 @pytest.mark.parametrize("upto", [1, 2, 3])

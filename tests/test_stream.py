@@ -14,8 +14,8 @@ def box() -> Box:
     return Box()
 
 
-@pytest.mark.guards("asyncout/stream.py", "self._set_stream(self._to)")
-@pytest.mark.guards("asyncout/stream.py", "self._set_stream(self._from)", nth=2)
+@pytest.mark.guards("asyncout/stream.py", "self._to()")
+@pytest.mark.guards("asyncout/stream.py", "self._from()", nth=2)
 def test_the_block_runs_on_one_stream_and_the_other_is_current_after_it(box: Box) -> None:
     with stream(box.copy, box.main):
         assert box.vm.current_stream() == box.copy
@@ -35,26 +35,33 @@ def test_it_goes_back_to_what_it_was_told_and_asks_nothing(box: Box) -> None:
     assert box.vm.current_stream() == third
 
 
-@pytest.mark.guards("asyncout/stream.py", "self._set_stream(self._from)")
+@pytest.mark.guards("asyncout/stream.py", "self._from()")
 def test_a_switch_that_fails_leaves_the_main_stream_current() -> None:
     box = Box(VirtualMachine(devices=2))
-    runtime, failed = box.main.asyncout_runtime, []
-
     block = stream(box.copy, box.main)
-    set_stream = block._set_stream
+    switch = block._to
 
-    def fail_after_switching(target: object) -> None:
-        set_stream(target)
-        if not failed:
-            failed.append(target)
-            raise RuntimeError("planted")
+    def fail_after_switching() -> None:
+        switch()
+        raise RuntimeError("planted")
 
-    block._set_stream = fail_after_switching
+    block._to = fail_after_switching
     with pytest.raises(RuntimeError, match="planted"), block:
         pytest.fail("the block must not run")
-    assert failed == [box.copy]
     assert box.vm.current_stream() == box.main
-    assert runtime is box.main.asyncout_runtime
+
+
+def test_one_switch_serves_nested_blocks_and_many_threads(box: Box) -> None:
+    with stream(box.copy, box.main):
+        with stream(box.copy, box.main):
+            assert box.vm.current_stream() == box.copy
+        assert box.vm.current_stream() == box.main
+    third = box.vm.stream()
+    with stream(third, box.main):
+        assert box.vm.current_stream() == third
+    with stream(box.copy, third):
+        assert box.vm.current_stream() == box.copy
+    assert box.vm.current_stream() == third
 
 
 @pytest.mark.parametrize("bad", [None, "stream", 3])

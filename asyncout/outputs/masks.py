@@ -9,15 +9,18 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from asyncout import hot
 from asyncout.errors import CountOutOfRangeError, LengthMismatchError
 
 #: Rows whose bits are unpacked at a time: 4 MB for a vocabulary of 128,256, about what a core's
 #: cache holds; all rows at once would be slower and take a byte of memory per bit.
 UNPACKED_ROWS = 32
 
-
 #: Share of bytes with a bit set from which on all are unpacked: picking them out costs more.
 MOSTLY_OCCUPIED = 0.5
+
+# Gives None for whatever it does not know, which the loops in Python then explain.
+_flatten = None if hot.COMPILED is None else hot.COMPILED.mask_rows
 
 
 class SamplingMaskLists(NamedTuple):
@@ -113,6 +116,25 @@ class SamplingMaskTensors:
         """
         num_sampled = np.asarray(num_sampled)
         all_counts = self.counts.numpy()
+        if _flatten is not None:
+            flat = _flatten(
+                self.token_ids.numpy(),
+                self.packed_mask.numpy(),
+                all_counts,
+                num_sampled,
+                self.rows_per_request,
+                self.vocab_size,
+            )
+            if flat is not None:
+                ids, offsets, boundaries = flat
+                return SamplingMaskLists(
+                    np.frombuffer(ids, np.int32), np.frombuffer(offsets, np.int64), boundaries
+                )
+        return self._tolists_in_python(num_sampled, all_counts)
+
+    def _tolists_in_python(
+        self, num_sampled: np.ndarray, all_counts: np.ndarray
+    ) -> SamplingMaskLists:
         self._check(num_sampled, all_counts)
         slots = np.arange(self.rows_per_request)
         kept = np.flatnonzero(slots[None, :] < num_sampled[:, None])

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from asyncout.errors import StreamTypeError, TimingError
-from asyncout.runtime import BlockCopier, HostBlock
+from asyncout.runtime import HostBlock, Submit
 from asyncout.virtual.engine import HISTORY_LENGTH, Engine, Op, Queue, Record, Simulation
 from asyncout.virtual.memory import DeviceMemory, HostMemory, poison
 from asyncout.virtual.profile import CostProfile
@@ -145,6 +145,35 @@ class VirtualEvent:
         return self.name
 
 
+class VirtualWorker:
+    """A second thread of the host, with a clock of its own, that enqueues copies.
+
+    Its jobs run at once, in the thread that hands them over, so that there is one history;
+    but the time that they take is the worker's.
+
+    Attributes
+    ----------
+    stream : VirtualStream
+    """
+
+    def __init__(self, machine: VirtualMachine, stream: VirtualStream) -> None:
+        self.machine = machine
+        self.stream = stream
+        self._now = 0.0
+
+    def run(self, job: Callable[[], None]) -> None:
+        """Run a job when the worker is free, at no cost to the host's own time."""
+        machine = self.machine
+        with machine.lock:
+            before, current = machine.now, machine.current_stream()
+            machine.now = max(before, self._now)
+            try:
+                job()
+            finally:
+                machine.set_stream(current)
+                self._now, machine.now = machine.now, before
+
+
 class VirtualMachine:
     """A host and its devices in virtual time; also the runtime seam of its streams.
 
@@ -209,6 +238,7 @@ class VirtualMachine:
         self._faults: dict[str, Exception] = {}
         self._lost: Exception | None = None
         self._capturing = False
+        self._workers: dict[int, VirtualWorker] = {}
         self._current = threading.local()
         self._default = [self._new_stream(index) for index in range(devices)]
 
@@ -256,6 +286,10 @@ class VirtualMachine:
             self._current.stream = self.as_stream(stream)
             self.log(f"vm.set_stream({stream})")
 
+    def switch(self, stream: Any) -> Callable[[], None]:
+        """Give a function that makes `stream` current for the calling thread."""
+        return partial(self.set_stream, self.as_stream(stream))
+
     def new_event(self, *, blocking: bool = False, timing: bool = False) -> VirtualEvent:
         """Make an event; with `blocking` its ``synchronize`` sleeps, else it spins."""
         with self.lock:
@@ -264,9 +298,13 @@ class VirtualMachine:
             self.log(f"{event} = vm.new_event(blocking={blocking}, timing={timing})")
             return event
 
-    def new_pooled_event(self, *, blocking: bool = False) -> VirtualEvent:
+    def new_pooled_event(self, *, blocking: bool = False, timing: bool = False) -> VirtualEvent:
         """Make an event to be recorded again and again; only the first one costs."""
-        return self.new_event(blocking=blocking)
+        return self.new_event(blocking=blocking, timing=timing)
+
+    def current_device(self) -> int:
+        """Give the index of the calling thread's current device."""
+        return self.current_stream().device.index
 
     def is_capturing(self) -> bool:
         """Whether :meth:`begin_capture` was called last."""
@@ -418,7 +456,35 @@ class VirtualMachine:
 
         return follow
 
-    def block_copier(self, stream: Any) -> BlockCopier:
+    def submitter(self, main: Any, copy: Any) -> Submit:
+        """Give a function that enqueues a step's copies on `copy` behind the work of `main`."""
+        follow = None if main is None else self.follower(main, copy)
+        enqueue = self.block_copier(copy)
+
+        def submit(
+            sources: list[torch.Tensor],
+            sizes: list[int],
+            offsets: list[int],
+            block: HostBlock,
+            event: Any,
+        ) -> None:
+            if follow is not None:
+                follow()
+            if sources:
+                enqueue(sources, sizes, offsets, block)
+            if event is not None:
+                event.record(copy)
+
+        return submit
+
+    def worker(self, device: torch.device) -> VirtualWorker:
+        """Give the one worker of a device."""
+        with self.lock:
+            if device.index not in self._workers:
+                self._workers[device.index] = VirtualWorker(self, self.stream(device.index))
+            return self._workers[device.index]
+
+    def block_copier(self, stream: Any) -> Callable[..., None]:
         """Give a function that copies tensors into a block of host bytes as one operation.
 
         A batch occupies the copy engine once: its bytes and one latency.
