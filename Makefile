@@ -32,7 +32,7 @@ help:
 
 env: $(READY)
 
-$(READY): pyproject.toml setup.py asyncout/_hot.c benchmarks/runner/bootstrap.py benchmarks/runner/requirements.py
+$(READY): pyproject.toml setup.py $(wildcard asyncout/csrc/*) benchmarks/runner/bootstrap.py benchmarks/runner/requirements.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 	  echo "error: '$(PYTHON)' is not a Python of version 3.10 or later; name one: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m benchmarks.runner.bootstrap $(VENV) bench test

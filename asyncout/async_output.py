@@ -146,11 +146,11 @@ class AsyncOutput(PendingOutput):
         # Before the wait, in the device's shadow: whatever needs no contents.
         landing, names = self._landing(), self._names
         sources = self._kept[0]
-        ids, counts = landing.array(0), landing.array(1)
-        nans = landing.array(2) if "num_nans" in names else None
+        ids, counts = landing.part(0), landing.part(1)
+        nans = landing.part(2) if "num_nans" in names else None
         req_ids = self._model_runner_output.req_ids
         no_nans = {} if nans is None else dict.fromkeys(req_ids, 0)
-        flag = landing.array(names.index("fault flag")) if self._fault_monitor else None
+        flag = landing.part(names.index("fault flag")) if self._fault_monitor else None
         parts: dict[str, Any] = {}
         if len(sources) > len(names):
             arrived = landing.tensors(len(names))
@@ -158,7 +158,8 @@ class AsyncOutput(PendingOutput):
                 if name not in names:
                     parts[name] = rebuild(part, arrived)
         logprobs = parts.pop("logprobs_tensors", None)
-        lists = None if logprobs is None else lists_before_arrival(logprobs, ids.shape)
+        shape = sources["sampled_token_ids"].shape
+        lists = None if logprobs is None else lists_before_arrival(logprobs, shape)
 
         self._wait()
         try:
@@ -170,9 +171,9 @@ class AsyncOutput(PendingOutput):
         output = self._model_runner_output
         output.sampled_token_ids = cut_to_counts(ids, counts, req_ids)
         if logprobs is not None:
-            output.logprobs = lists or lists_of_logprobs(logprobs, counts, ids.shape[1])
+            output.logprobs = lists or lists_of_logprobs(logprobs, np.asarray(counts), shape[1])
         if (masks := parts.pop("sampling_mask_tensors", None)) is not None:
-            output.sampling_masks = masks.tolists(counts)
+            output.sampling_masks = masks.tolists(np.asarray(counts))
         for name, part in parts.items():
             setattr(output, name, part)
         if self._aux is not None:
@@ -184,8 +185,8 @@ class AsyncOutput(PendingOutput):
                 _raise_on_nans_in(by_request)
 
     @staticmethod
-    def _raise_on_fault(monitor: Any, flag: np.ndarray) -> None:
-        if not flag.any():
+    def _raise_on_fault(monitor: Any, flag: Any) -> None:
+        if not any(bytes(flag)):
             return
         mask = monitor.query_active_mask().tolist()
         dead = [rank for rank, is_dead in enumerate(mask) if is_dead]
@@ -224,4 +225,7 @@ def _enqueue_aux_copy(
     aux: PendingAuxOutput, rejected: int, has_none_rejected: bool, landing: Landing
 ) -> None:
     """Let the aux output enqueue its own copy, with the counts that will arrive before it."""
-    aux.enqueue_cpu_copy(landing.array(1), None if has_none_rejected else landing.array(rejected))
+    aux.enqueue_cpu_copy(
+        np.asarray(landing.part(1)),
+        None if has_none_rejected else np.asarray(landing.part(rejected)),
+    )

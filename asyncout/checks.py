@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from asyncout import hot
 from asyncout.errors import CountOutOfRangeError, LengthMismatchError
 
 #: How many offenders an error names before it only counts the rest.
@@ -23,19 +24,26 @@ def check_step(model_runner_output: Any, sampler_output: Any, counts: Any) -> No
     """
     requests = len(model_runner_output.req_ids)
     ids = sampler_output.sampled_token_ids
+    nans = getattr(sampler_output, "num_nans", None)
+    logprobs = sampler_output.logprobs_tensors
+    masks = getattr(sampler_output, "sampling_mask_tensors", None)
+    if masks is not None:
+        _check_masks(masks, requests)
+    if _lengths_agree is not None and _lengths_agree(requests, ids, counts, nans, logprobs):
+        return
     # size() and dim() give plain ints; shape makes an object, which is slow when the code is cold.
     if ids.dim() != 2 or ids.size(0) != requests:
         _refuse("sampled_token_ids", ids, f"[{requests}, W]", requests)
     if counts.dim() != 1 or counts.size(0) != requests:
         _refuse("num_sampled_tokens", counts, f"[{requests}]", requests)
-    nans = getattr(sampler_output, "num_nans", None)
     if nans is not None and (nans.dim() != 1 or nans.size(0) != requests):
         _refuse("num_nans", nans, f"[{requests}]", requests)
-    if sampler_output.logprobs_tensors is not None:
-        _check_logprobs(sampler_output.logprobs_tensors, requests)
-    masks = getattr(sampler_output, "sampling_mask_tensors", None)
-    if masks is not None:
-        _check_masks(masks, requests)
+    if logprobs is not None:
+        _check_logprobs(logprobs, requests)
+
+
+# Only says that all is well; what is not, or not plain, is looked at and named here.
+_lengths_agree = None if hot.COMPILED is None else hot.COMPILED.lengths_agree
 
 
 def _check_masks(masks: Any, requests: int) -> None:

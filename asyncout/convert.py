@@ -14,14 +14,14 @@ from asyncout.errors import LengthMismatchError
 from asyncout.outputs import LogprobsLists, LogprobsTensors
 
 
-def cut_to_counts(ids: np.ndarray, counts: np.ndarray, req_ids: Sequence[str]) -> list[list[int]]:
+def cut_to_counts(ids: Any, counts: Any, req_ids: Sequence[str]) -> list[list[int]]:
     """Make lists of token ids, each cut to its request's count.
 
     Parameters
     ----------
-    ids : numpy.ndarray, int [R, W]
+    ids : buffer of int [R, W]
         Padded with any value behind each request's count.
-    counts : numpy.ndarray, int [R]
+    counts : buffer of int [R]
     req_ids : sequence of str, R long
         For the error's message.
 
@@ -39,6 +39,7 @@ def cut_to_counts(ids: np.ndarray, counts: np.ndarray, req_ids: Sequence[str]) -
         cut: list[list[int]] | None = _cut_rows(ids, counts)
         if cut is not None:
             return cut
+    ids, counts = np.asarray(ids), np.asarray(counts)
     rows: list[list[int]] = ids.tolist()
     width = ids.shape[1]
     numbers: list[int] = counts.tolist()
@@ -54,22 +55,20 @@ def cut_to_counts(ids: np.ndarray, counts: np.ndarray, req_ids: Sequence[str]) -
 _cut_rows = None if hot.COMPILED is None else hot.COMPILED.cut_rows
 
 
-def counts_by_request(
-    req_ids: Sequence[str], counts: np.ndarray, zeros: dict[str, int]
-) -> dict[str, int]:
+def counts_by_request(req_ids: Sequence[str], counts: Any, zeros: dict[str, int]) -> dict[str, int]:
     """Give each request's count: `zeros` as it is where all are 0, which is the rule.
 
     Parameters
     ----------
     req_ids : sequence of str, R long
-    counts : numpy.ndarray, int [R]
+    counts : buffer of int [R]
     zeros : dict of str to int
         0 for each request, made before the counts had arrived.
     """
-    raw = counts.tobytes()
+    raw = bytes(counts)
     if raw.count(0) == len(raw):
         return zeros
-    return dict(zip(req_ids, counts.tolist(), strict=True))
+    return dict(zip(req_ids, np.asarray(counts).tolist(), strict=True))
 
 
 def lists_before_arrival(logprobs: Any, shape: Sequence[int]) -> LogprobsLists | None:

@@ -51,6 +51,9 @@ FEW_COPIES = 2
 #: More copies than any step has: without the batched call each is one of its own.
 NEVER = 1 << 30
 
+#: dlpack.h: kDLCUDA, the device type of what is copied.
+DLPACK_CUDA = 2
+
 
 class CudaDriverError(RuntimeError):
     """A driver call failed; the message has the call and the driver's word for it."""
@@ -78,8 +81,8 @@ class Driver:
         waits = ctypes.CDLL(LIBRARY)
         returns = ctypes.PyDLL(LIBRARY)
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
-        self.event_synchronize = _function(waits, "cuEventSynchronize", pointer)
-        self.event_query = _function(returns, "cuEventQuery", pointer)
+        self.event_synchronize = _handle_function(waits, "cuEventSynchronize", waits=True)
+        self.event_query = _handle_function(returns, "cuEventQuery", waits=False)
         self.event_record = _function(waits, "cuEventRecord", pointer, pointer)
         self.event_create = _function(returns, "cuEventCreate", pointer, ctypes.c_uint)
         self.event_elapsed = _function(returns, "cuEventElapsedTime", pointer, pointer, pointer)
@@ -123,6 +126,14 @@ def _function(library: ctypes.CDLL, name: str, *arguments: Any) -> Any:
     function.argtypes = arguments
     function.restype = ctypes.c_int
     return function
+
+
+def _handle_function(library: ctypes.CDLL, name: str, waits: bool) -> Any:
+    """Give a function of one handle; `waits` says that it is not for the interpreter's lock."""
+    function = _function(library, name, ctypes.c_void_p)
+    if hot.COMPILED is None:
+        return function
+    return hot.COMPILED.Call(function=_address(function), waits=waits)
 
 
 @cache
@@ -252,17 +263,43 @@ def submitter(main: Any, copy: Any) -> Submit:
 
     `copy` waits for what `main` holds at each call, and not at all when `main` is None.
     """
-    marker = None if main is None else DriverEvent(blocking=False)
-    kind = _SubmitInPython if hot.COMPILED is None else _SubmitCompiled
-    return kind(marker, main, copy)
+    return DriverSubmit(None if main is None else DriverEvent(blocking=False), main, copy)
 
 
-class _SubmitInPython:
-    """One call of the driver after the other."""
+class DriverSubmit:
+    """One call of the driver after the other; its lane makes the same calls in one of Python's.
+
+    Parameters
+    ----------
+    marker : DriverEvent or None
+        Recorded in `main` for `copy` to wait for.
+    main, copy : torch.cuda.Stream
+    """
 
     def __init__(self, marker: DriverEvent | None, main: Any, copy: Any) -> None:
         self._marker, self._main, self._copy = marker, main, copy
         self._fewest = _batches_from(copy)
+        self.lane = None if hot.COMPILED is None else self._make_lane()
+
+    def _make_lane(self) -> Any:
+        calls = driver()
+        return hot.COMPILED.Lane(
+            record=_address(calls.event_record),
+            wait=_address(calls.stream_wait_event),
+            copy_one=_address(calls.copy_to_host),
+            copy_batch=_address(calls.copy_batch) if calls.copy_batch else 0,
+            attributes=ctypes.addressof(calls.attributes),
+            few=self._fewest,
+            device_type=DLPACK_CUDA,
+            main=0 if self._main is None else self._main.cuda_stream,
+            copy=self._copy.cuda_stream,
+            marker=0 if self._marker is None else self._marker.handle,
+            # Bound to this object, which keeps the marker: the lane has its handle only.
+            fail=self._fail,
+        )
+
+    def _fail(self, result: int, call: int) -> None:
+        driver().check(result, LANE_CALLS[call])
 
     def __call__(
         self,
@@ -300,42 +337,6 @@ class _SubmitInPython:
         for source, size, offset in zip(sources, sizes, offsets, strict=True):
             result = calls.copy_to_host(base + offset, source.data_ptr(), size, handle)
             calls.check(result, "cuMemcpyDtoHAsync")
-
-
-class _SubmitCompiled:
-    """All calls of the driver in one of Python's."""
-
-    def __init__(self, marker: DriverEvent | None, main: Any, copy: Any) -> None:
-        calls = driver()
-        # Both are good while they live: the lane has their addresses only.
-        self._marker, self._calls = marker, calls
-        assert hot.COMPILED is not None
-        lane = hot.COMPILED.Lane(
-            record=_address(calls.event_record),
-            wait=_address(calls.stream_wait_event),
-            copy_one=_address(calls.copy_to_host),
-            copy_batch=_address(calls.copy_batch) if calls.copy_batch else 0,
-            attributes=ctypes.addressof(calls.attributes),
-            few=_batches_from(copy),
-            main=0 if main is None else main.cuda_stream,
-            copy=copy.cuda_stream,
-            marker=0 if marker is None else marker.handle,
-        )
-        self._submit = lane.submit
-
-    def __call__(
-        self,
-        sources: list[torch.Tensor],
-        sizes: list[int],
-        offsets: list[int],
-        block: HostBlock,
-        event: Any,
-    ) -> None:
-        handle = 0 if event is None else event.handle
-        failed = self._submit(sources, sizes, offsets, block.address, handle)
-        if failed is not None:
-            result, call = failed
-            self._calls.check(result, LANE_CALLS[call])
 
 
 #: The calls of a lane, by the numbers that it gives them.

@@ -22,7 +22,7 @@ from asyncout import hot
 from asyncout.runtime import Runtime
 
 #: Every result begins at a multiple of this: a cache line, and more than any dtype needs.
-ALIGNMENT = 64
+ALIGNMENT = 64  # csrc/landing.c has it too
 
 #: Least size of a block: a small step's results, so that steps of any batch size share blocks.
 SMALLEST_BLOCK = 16 << 10
@@ -55,7 +55,7 @@ class Lease(np.ndarray):
 
     NumPy keeps an instance of a subclass as a view's base, and not what lies behind it.
     Make views with ``numpy.ndarray(shape, dtype, lease, offset)``; slicing a lease would
-    make another lease, which lends nothing.
+    make another lease, which lends nothing. The compiled one is a buffer and no array.
     """
 
     block: Block | None = None
@@ -63,6 +63,21 @@ class Lease(np.ndarray):
     def __del__(self) -> None:
         if self.block is not None:
             self.block.home.append(self.block)
+
+
+def lease_in_python(block: Block) -> Lease:
+    """Lend a block that nobody has."""
+    lease: Lease = _new_array(Lease, block.shape, np.uint8, block.buffer)
+    lease.block = block
+    return lease
+
+
+def _compiled_lease(block: Block) -> Any:
+    return _CompiledLease(block, block.address, block.size)
+
+
+_CompiledLease: Any = None if hot.COMPILED is None else hot.COMPILED.Lease
+new_lease: Callable[[Block], Any] = lease_in_python if hot.COMPILED is None else _compiled_lease
 
 
 class Block:
@@ -74,17 +89,20 @@ class Block:
     address : int
     home : deque of Block
         Where it waits for its next step.
+    size : int
+        Bytes.
     shape, buffer
-        What a lease is made of.
+        What a lease is made of in Python.
     """
 
-    __slots__ = ("address", "buffer", "home", "memory", "shape")
+    __slots__ = ("address", "buffer", "home", "memory", "shape", "size")
 
     def __init__(self, memory: torch.Tensor, home: deque[Block]) -> None:
         self.memory = memory
         self.address = memory.data_ptr()
         self.home = home
-        self.shape = (memory.numel(),)
+        self.size = memory.numel()
+        self.shape = (self.size,)
         # No array: NumPy would take an array, and not the lease, as the views' base.
         self.buffer = (ctypes.c_uint8 * memory.numel()).from_address(self.address)
 
@@ -105,7 +123,7 @@ class BlockPool:
         self._homes: dict[int, deque[Block]] = {}
         self.num_bytes = 0
 
-    def lend(self, num_bytes: int) -> Lease:
+    def lend(self, num_bytes: int) -> Any:
         """Lend a block of at least `num_bytes`; a new one where none is free."""
         size = max(SMALLEST_BLOCK, 1 << (num_bytes - 1).bit_length())
         home = self._homes.get(size)
@@ -117,12 +135,10 @@ class BlockPool:
             memory = self._runtime.empty_host((size,), torch.uint8, self._pinned)
             self.num_bytes += size
             block = Block(memory, home)
-        lease: Lease = _new_array(Lease, block.shape, np.uint8, block.buffer)
-        lease.block = block
-        return lease
+        return new_lease(block)
 
 
-def lay_out_in_python(
+def lay_out(
     sources: Sequence[torch.Tensor], alignment: int
 ) -> tuple[list[int], list[int], int, bool]:
     """Give each of some tensors a place in one block.
@@ -154,16 +170,12 @@ def lay_out_in_python(
     return sizes, offsets, end, are_plain
 
 
-LayOut = Callable[[Sequence[torch.Tensor], int], tuple[list[int], list[int], int, bool]]
-lay_out: LayOut = lay_out_in_python if hot.COMPILED is None else hot.COMPILED.lay_out
-
-
-def array_of(lease: Lease, offset: int, like: torch.Tensor) -> np.ndarray:
+def array_of(lease: Any, offset: int, like: torch.Tensor) -> np.ndarray:
     """Make a NumPy array of a part of a block; where NumPy lacks the dtype, one of its size.
 
     Parameters
     ----------
-    lease : Lease
+    lease : Lease, of Python or compiled
     offset : int
         Bytes.
     like : torch.Tensor
@@ -173,7 +185,7 @@ def array_of(lease: Lease, offset: int, like: torch.Tensor) -> np.ndarray:
     return np.ndarray(like.shape, dtype, lease, offset)
 
 
-def view_of(lease: Lease, offset: int, like: torch.Tensor) -> torch.Tensor:
+def view_of(lease: Any, offset: int, like: torch.Tensor) -> torch.Tensor:
     """Make a host tensor of a part of a block; arguments as of :func:`array_of`."""
     dtype = like.dtype
     tensor = torch.from_numpy(array_of(lease, offset, like))

@@ -66,7 +66,15 @@ class HostBlock(Protocol):
 
 
 class Submit(Protocol):
-    """Enqueues a step's copies as one, behind the main stream's present work."""
+    """Enqueues a step's copies as one, behind the main stream's present work.
+
+    Attributes
+    ----------
+    lane : Lane or None
+        The same, compiled, for steps that need nothing but copies; None without it.
+    """
+
+    lane: Any
 
     def __call__(
         self,

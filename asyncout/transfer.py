@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from asyncout.landing import ALIGNMENT, Block, BlockPool, Lease, array_of, lay_out, view_of
+from asyncout import hot
+from asyncout.landing import ALIGNMENT, Block, BlockPool, array_of, lay_out, view_of
 from asyncout.policy import CopyPolicy
 from asyncout.runtime import Runtime, Submit
 
@@ -25,10 +26,11 @@ class Landing(Protocol):
     def enqueue(self, event: Any = None) -> None:
         """Enqueue the copies; a batch also records `event` behind them, if there is one."""
 
-    def array(self, place: int) -> np.ndarray:
-        """Give the host array of one source; read it only after the copies.
+    def part(self, place: int) -> Any:
+        """Give what arrives of one source, of a dtype that NumPy has, as a buffer.
 
-        Of a source whose dtype NumPy has.
+        Whatever reads the buffer protocol takes it, ``numpy.asarray`` too; read it only
+        after the copies.
         """
 
     def tensor(self, place: int) -> torch.Tensor:
@@ -86,9 +88,8 @@ class _TensorLanding:
         for source in self._sources:
             self._arrived.append(source.clone() if source.is_cpu else self._copy(source))
 
-    def array(self, place: int) -> np.ndarray:
-        array: np.ndarray = self._arrived[place].numpy()
-        return array
+    def part(self, place: int) -> Any:
+        return self._arrived[place].numpy()
 
     def tensor(self, place: int) -> torch.Tensor:
         return self._arrived[place]
@@ -114,9 +115,13 @@ class BatchedTransfer:
 
     def __init__(self, runtime: Runtime, main: Any, copy: Any, pinned: bool) -> None:
         self.pool = BlockPool(runtime, pinned)
+        submit = runtime.submitter(main, copy)
         self.prepare: Callable[[list[torch.Tensor]], Landing] = partial(
-            _BlockLanding, self.pool, runtime.submitter(main, copy)
+            _BlockLanding, self.pool, submit
         )
+        if submit.lane is not None:
+            # Compiled, for what a copy engine can read as it is; any other step falls back.
+            self.prepare = partial(hot.COMPILED.land, submit.lane, self.pool.lend, self.prepare)
 
 
 class _BlockLanding:
@@ -137,7 +142,7 @@ class _BlockLanding:
             sources = [source.contiguous() for source in sources]
             self._on_host = {}
         self._sources = sources
-        self._lease: Lease = pool.lend(end)
+        self._lease = pool.lend(end)
 
     def enqueue(self, event: Any = None) -> None:
         block = self._lease.block
@@ -165,10 +170,9 @@ class _BlockLanding:
             event,
         )
 
-    def array(self, place: int) -> np.ndarray:
+    def part(self, place: int) -> Any:
         if self._on_host and place in self._on_host:
-            array: np.ndarray = self._on_host[place].numpy()
-            return array
+            return self._on_host[place].numpy()
         return array_of(self._lease, self._offsets[place], self._sources[place])
 
     def tensor(self, place: int) -> torch.Tensor:

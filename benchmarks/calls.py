@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from asyncout import hot
-from asyncout.cuda_driver import DriverEvent, _SubmitCompiled, _SubmitInPython, driver
+from asyncout.cuda_driver import DriverEvent, DriverSubmit, driver
 from asyncout.landing import BlockPool
 from asyncout.precise_sleep import precise_sleep
 from benchmarks import loops
@@ -124,18 +124,20 @@ def _copies(device: CudaDevice, count: int) -> list[tuple[str, Callable[[], Any]
     packed = torch.zeros(count * COPY_BYTES, dtype=torch.uint8, device="cuda")
     handle = device.copy.cuda_stream  # type: ignore[attr-defined]
     one = driver().copy_to_host
-    copies_only = _SubmitInPython(None, None, device.copy)
+    copies_only = DriverSubmit(None, None, device.copy)
     event = DriverEvent(blocking=False)
-    whole_step: list[tuple[str, Callable[[], Any]]] = []
-    for name, kind in (("in Python", _SubmitInPython), ("compiled", _SubmitCompiled)):
-        if kind is _SubmitCompiled and hot.COMPILED is None:
-            continue
-        submit = kind(DriverEvent(blocking=False), device.main, device.copy)
+    submit = DriverSubmit(DriverEvent(blocking=False), device.main, device.copy)
+    whole_step: list[tuple[str, Callable[[], Any]]] = [
+        (
+            f"{count} copies: with wait and event, in Python",
+            partial(submit, sources, sizes, offsets, block, event),
+        )
+    ]
+    if submit.lane is not None:
+        pool = BlockPool(device.runtime, pinned=True)
+        landing = hot.COMPILED.land(submit.lane, pool.lend, None, sources)
         whole_step.append(
-            (
-                f"{count} copies: with wait and event, {name}",
-                partial(submit, sources, sizes, offsets, block, event),
-            )
+            (f"{count} copies: with wait and event, compiled", partial(landing.enqueue, event))
         )
 
     def to_each() -> None:

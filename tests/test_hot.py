@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from asyncout import CountOutOfRangeError, LengthMismatchError, SamplingMaskTensors, convert, hot
-from asyncout.landing import lay_out_in_python
+from asyncout.landing import BlockPool, lay_out, view_of
 from asyncout.outputs import masks
 from asyncout.tree import gather, gather_in_python
 from asyncout.virtual import VirtualMachine
@@ -185,18 +185,6 @@ def test_an_error_in_a_field_comes_out_of_gathering() -> None:
         gather(1, ())
 
 
-@compiled
-def test_laying_out_gives_the_same_places() -> None:
-    vm, random = VirtualMachine(), np.random.default_rng(2)
-    for _ in range(100):
-        tensors = []
-        for _ in range(int(random.integers(0, 6))):
-            shape = tuple(random.integers(0, 5, 2).tolist())
-            tensor = vm.empty(shape, torch.int16) if random.random() < 0.8 else torch.empty(shape)
-            tensors.append(tensor.t() if random.random() < 0.2 else tensor)
-        assert hot.COMPILED.lay_out(tensors, 64) == lay_out_in_python(tensors, 64)
-
-
 # --- the driver's calls -----------------------------------------------------------------------
 
 import ctypes  # noqa: E402  the driver below is made of C functions
@@ -230,7 +218,11 @@ class FakeDriver:
         self.calls.append((name, *arguments))
         return 7 if name == self.fail else 0
 
+    def _fail(self, result: int, call: int) -> None:
+        raise OSError(f"call {call} gave {result}")
+
     def lane(self, **handles: int) -> Any:
+        """Give a lane that copies tensors of the CPU, which there are everywhere."""
         return hot.COMPILED.Lane(
             **{
                 "record": ctypes.cast(self.record, POINTER).value,
@@ -239,56 +231,189 @@ class FakeDriver:
                 "copy_batch": ctypes.cast(self.batch, POINTER).value,
                 "attributes": 1,
                 "few": 2,
+                "device_type": 1,
                 "main": 11,
                 "copy": 22,
                 "marker": 33,
+                "fail": self._fail,
                 **handles,
             }
         )
 
 
+class Handle:
+    handle = 44
+
+
+@pytest.fixture
+def pool() -> BlockPool:
+    return BlockPool(VirtualMachine(), pinned=True)
+
+
+@pytest.fixture
+def driver() -> FakeDriver:
+    return FakeDriver()
+
+
+def refuse(sources: list[torch.Tensor]) -> Any:
+    raise LookupError(f"{len(sources)} tensors went to the fallback")
+
+
+def land(driver: FakeDriver, pool: BlockPool, tensors: Any, **handles: int) -> Any:
+    return hot.COMPILED.land(driver.lane(**handles), pool.lend, refuse, tensors)
+
+
 @compiled
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 50, 200])
-def test_a_steps_calls_are_made_in_order_and_with_every_copy(count: int) -> None:
-    driver = FakeDriver()
-    tensors = [torch.arange(index + 1) for index in range(count)]
-    sizes, offsets, _, _ = lay_out_in_python(tensors, 64)
-    assert driver.lane().submit(tensors, sizes, offsets, 1000, 44) is None
+def test_a_steps_calls_are_made_in_order_and_with_every_copy(
+    driver: FakeDriver, pool: BlockPool, count: int
+) -> None:
+    tensors = [torch.arange(3 * index + 1)[index:] for index in range(count)]
+    sizes, offsets, _, _ = lay_out(tensors, 64)
+    landing = land(driver, pool, tensors)
+    landing.enqueue(Handle)
+    base = landing.part(0) if count else None
+    start = 0 if base is None else np.asarray(base).__array_interface__["data"][0]
     first, second, *copies, last = driver.calls
     assert first == ("record", 33, 11)
     assert second == ("wait", 22, 33)
     assert last == ("record", 44, 22)
-    wanted = [(1000 + o, t.data_ptr(), s) for o, t, s in zip(offsets, tensors, sizes, strict=True)]
+    wanted = [(start + o, t.data_ptr(), s) for o, t, s in zip(offsets, tensors, sizes, strict=True)]
     if count > 2:
-        ((name, to, source, size, stream, number, start),) = copies
-        assert (name, stream, number, start) == ("batch", 22, 1, 0)
+        ((name, to, source, size, stream, number, begin),) = copies
+        assert (name, stream, number, begin) == ("batch", 22, 1, 0)
         assert list(zip(to, source, size, strict=True)) == wanted
     else:
         assert copies == [("one", *place, 22) for place in wanted]
 
 
 @compiled
-def test_without_a_marker_or_an_event_only_the_copies_are_enqueued() -> None:
-    driver = FakeDriver()
-    tensor = torch.arange(2)
-    assert driver.lane(marker=0).submit([tensor], [16], [0], 8, 0) is None
-    assert driver.calls == [("one", 8, tensor.data_ptr(), 16, 22)]
+def test_without_a_marker_or_an_event_only_the_copies_are_enqueued(
+    driver: FakeDriver, pool: BlockPool
+) -> None:
+    land(driver, pool, [torch.arange(2)], marker=0).enqueue()
+    assert [call[0] for call in driver.calls] == ["one"]
 
 
 @compiled
 @pytest.mark.parametrize(("fails", "call"), [("record", 0), ("wait", 1), ("one", 2)])
-def test_a_call_that_fails_is_named_and_nothing_follows_it(fails: str, call: int) -> None:
-    driver = FakeDriver()
+def test_a_call_that_fails_is_named_and_nothing_follows_it(
+    driver: FakeDriver, pool: BlockPool, fails: str, call: int
+) -> None:
     driver.fail = fails
-    assert driver.lane().submit([torch.arange(2)], [16], [0], 8, 44) == (7, call)
+    landing = land(driver, pool, [torch.arange(2)])
+    with pytest.raises(OSError, match=f"call {call} gave 7"):
+        landing.enqueue(Handle)
     assert driver.calls[-1][0] == fails
 
 
 @compiled
-def test_what_is_no_tensor_or_disagrees_is_refused_before_any_call() -> None:
-    driver = FakeDriver()
-    lane = driver.lane()
-    for arguments in (([1], [1], [1], 0, 0), ([torch.empty(1)], [], [0], 0, 0), ((), [], [], 0, 0)):
-        with pytest.raises((TypeError, AttributeError)):
-            lane.submit(*arguments)
+@pytest.mark.parametrize(
+    "unusual",
+    [
+        torch.arange(6).view(2, 3).t(),
+        torch.empty((0, 3)),
+        torch.nn.Parameter(torch.ones(2)),
+        "no tensor",
+    ],
+    ids=["strided", "empty", "subclass", "no tensor"],
+)
+def test_what_is_not_plain_goes_to_the_twin_in_python(
+    driver: FakeDriver, pool: BlockPool, unusual: Any
+) -> None:
+    with pytest.raises(LookupError, match="2 tensors"):
+        land(driver, pool, [torch.arange(2), unusual])
+    with pytest.raises(LookupError, match="1 tensors"):
+        land(driver, pool, [torch.arange(2)], device_type=2)
     assert driver.calls == []
+    assert pool.num_bytes == 0
+
+
+@compiled
+@pytest.mark.parametrize(
+    "source",
+    [
+        torch.arange(12, dtype=torch.int32).view(3, 4),
+        torch.tensor(True),
+        torch.tensor([0.5, -2], dtype=torch.bfloat16),
+        torch.arange(120, dtype=torch.float64).view(1, 2, 3, 4, 5),
+        torch.tensor([1, 2**63 - 1]),
+        torch.arange(4, dtype=torch.uint8).view(4, 1)[:, 0],
+    ],
+    ids=lambda source: str(source.dtype),
+)
+def test_views_of_a_landing_are_those_of_its_twin(
+    driver: FakeDriver, pool: BlockPool, source: torch.Tensor
+) -> None:
+    landing = land(driver, pool, [torch.ones(9), source])
+    view = landing.tensor(1)
+    view.copy_(source)
+    assert view.dtype == source.dtype
+    assert view.shape == source.shape
+    assert view.is_contiguous()
+    twin = view_of(pool.lend(4096), 0, source)
+    assert twin.dtype == view.dtype
+    assert [torch.equal(part, source) for part in landing.tensors(1)] == [True]
+    if source.dtype is not torch.bfloat16 and source.dim() <= 4:
+        assert np.array_equal(np.asarray(landing.part(1)), source.numpy())
+        assert np.asarray(landing.part(1)).dtype == source.numpy().dtype
+    with pytest.raises(IndexError):
+        landing.tensor(2)
+
+
+@compiled
+@pytest.mark.parametrize("kind", ["tensor", "part", "array", "storage"])
+def test_a_compiled_lease_ends_with_the_last_view_and_no_earlier(
+    driver: FakeDriver, pool: BlockPool, kind: str
+) -> None:
+    landing = land(driver, pool, [torch.arange(4)])
+    held: Any = landing.part(0) if kind in ("part", "array") else landing.tensor(0)
+    if kind == "array":
+        held = np.asarray(held)[1:]
+    if kind == "storage":
+        held = held[1:].untyped_storage()
+    del landing
+    first = pool.num_bytes
+    other = land(driver, pool, [torch.arange(4)])
+    assert pool.num_bytes == 2 * first
+    del held, other
+    two = [land(driver, pool, [torch.arange(4)]) for _ in range(2)]
+    assert pool.num_bytes == 2 * first
+    del two
+
+
+@compiled
+def test_a_driver_call_gives_its_result_and_takes_one_handle(driver: FakeDriver) -> None:
+    seen: list[int] = []
+    function = ctypes.CFUNCTYPE(ctypes.c_int, POINTER)(lambda handle: seen.append(handle) or 600)
+    for waits in (False, True):
+        call = hot.COMPILED.Call(function=ctypes.cast(function, POINTER).value, waits=waits)
+        assert call(77) == 600
+        with pytest.raises(TypeError, match="one handle"):
+            call(1, 2)
+        with pytest.raises(TypeError):
+            call("handle")
+    assert seen == [77, 77]
+
+
+@compiled
+def test_lengths_that_agree_are_told_from_those_that_do_not() -> None:
+    ids, row = torch.zeros((3, 2), dtype=torch.int64), torch.zeros(3, dtype=torch.int32)
+    wide = torch.zeros((3, 5))
+    agree = hot.COMPILED.lengths_agree
+    fits = (wide, wide, row, None, None)
+    assert agree(3, ids, row, None, None)
+    assert agree(3, ids, row, row, fits)
+    for wrong in (
+        (2, ids, row, None, None),
+        (3, row, row, None, None),
+        (3, ids, ids, None, None),
+        (3, ids, row[:2], None, None),
+        (3, ids, row, row[:1], None),
+        (3, ids, row, None, (wide, wide[:, :4], row)),
+        (3, ids, row, None, (wide, wide, row[:2])),
+        (3, ids, row, None, (wide, wide, row, [0, 1, 2, 3])),
+        (3, ids, row, None, "logprobs"),
+        (3, None, row, None, None),
+    ):
+        assert not agree(*wrong), wrong

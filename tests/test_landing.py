@@ -70,7 +70,7 @@ def test_views_have_the_shape_and_dtype_of_their_source(
     assert view.dtype == dtype
 
 
-@pytest.mark.guards("asyncout/transfer.py", "self._lease: Lease = pool.lend(end)")
+@pytest.mark.guards("asyncout/transfer.py", "self._lease = pool.lend(end)")
 def test_results_that_are_kept_stay_while_later_steps_run(box: Box) -> None:
     # vllm issue 36013
     first = box.output([[1]], logprobs=box.logprobs(1)).get_output().logprobs

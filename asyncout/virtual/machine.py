@@ -145,6 +145,34 @@ class VirtualEvent:
         return self.name
 
 
+class VirtualSubmit:
+    """Enqueues a step's copies: wait, copies, event."""
+
+    lane = None  # nothing is compiled for virtual streams
+
+    def __init__(
+        self, follow: Callable[[], None] | None, enqueue: Callable[..., None], copy: VirtualStream
+    ) -> None:
+        self._follow = follow
+        self._enqueue = enqueue
+        self._copy = copy
+
+    def __call__(
+        self,
+        sources: list[torch.Tensor],
+        sizes: list[int],
+        offsets: list[int],
+        block: HostBlock,
+        event: Any,
+    ) -> None:
+        if self._follow is not None:
+            self._follow()
+        if sources:
+            self._enqueue(sources, sizes, offsets, block)
+        if event is not None:
+            event.record(self._copy)
+
+
 class VirtualWorker:
     """A second thread of the host, with a clock of its own, that enqueues copies.
 
@@ -459,23 +487,7 @@ class VirtualMachine:
     def submitter(self, main: Any, copy: Any) -> Submit:
         """Give a function that enqueues a step's copies on `copy` behind the work of `main`."""
         follow = None if main is None else self.follower(main, copy)
-        enqueue = self.block_copier(copy)
-
-        def submit(
-            sources: list[torch.Tensor],
-            sizes: list[int],
-            offsets: list[int],
-            block: HostBlock,
-            event: Any,
-        ) -> None:
-            if follow is not None:
-                follow()
-            if sources:
-                enqueue(sources, sizes, offsets, block)
-            if event is not None:
-                event.record(copy)
-
-        return submit
+        return VirtualSubmit(follow, self.block_copier(copy), copy)
 
     def worker(self, device: torch.device) -> VirtualWorker:
         """Give the one worker of a device."""

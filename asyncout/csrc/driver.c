@@ -1,0 +1,212 @@
+/* The driver's calls of one step, through the addresses of its functions. */
+#include "hot.h"
+
+typedef int (*OneArgument)(void *first);
+typedef int (*RecordEvent)(void *event, void *stream);
+typedef int (*WaitEvent)(void *stream, void *event, unsigned flags);
+typedef int (*CopyToHost)(void *target, uint64_t source, size_t bytes, void *stream);
+typedef int (*CopyBatch)(uint64_t *targets, uint64_t *sources, size_t *sizes, size_t count,
+                         void *attributes, size_t *starts, size_t number, void *stream);
+
+/* --- single calls ------------------------------------------------------------------------ */
+
+/* One of the driver's functions that takes a handle. */
+typedef struct {
+    PyObject_HEAD
+    OneArgument function;
+    int waits;
+    vectorcallfunc vectorcall;
+} Call;
+
+static PyObject *
+call_call(PyObject *self, PyObject *const *arguments, size_t number, PyObject *keywords)
+{
+    if (PyVectorcall_NARGS(number) != 1 || keywords != NULL) {
+        PyErr_SetString(PyExc_TypeError, "a driver call takes one handle");
+        return NULL;
+    }
+    void *handle = (void *)(uintptr_t)PyLong_AsUnsignedLongLong(arguments[0]);
+    if (handle == (void *)-1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    const Call *call = (const Call *)self;
+    int result;
+    if (call->waits) {
+        Py_BEGIN_ALLOW_THREADS
+        result = call->function(handle);
+        Py_END_ALLOW_THREADS
+    }
+    else { /* returns at once: giving the lock away would cost more than the call */
+        result = call->function(handle);
+    }
+    return PyLong_FromLong(result);
+}
+
+static PyObject *
+call_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"function", "waits", NULL};
+    unsigned long long function;
+    int waits;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Kp", names, &function, &waits)) {
+        return NULL;
+    }
+    Call *call = (Call *)type->tp_alloc(type, 0);
+    if (call != NULL) {
+        call->function = (OneArgument)(uintptr_t)function;
+        call->waits = waits;
+        call->vectorcall = call_call;
+    }
+    return (PyObject *)call;
+}
+
+static PyTypeObject call_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "asyncout._hot.Call",
+    .tp_doc = "One of the driver's functions that takes a handle; gives its result.",
+    .tp_basicsize = sizeof(Call),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(Call, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_new = call_new,
+};
+
+/* --- a step's calls ---------------------------------------------------------------------- */
+
+struct Lane {
+    PyObject_HEAD
+    RecordEvent record;
+    WaitEvent wait;
+    CopyToHost copy_one;
+    CopyBatch copy_batch;
+    void *attributes;
+    Py_ssize_t few;
+    int device_type;
+    void *main, *copy, *marker;
+    PyObject *fail;
+};
+
+enum { CALL_RECORD_MAIN, CALL_WAIT, CALL_COPY, CALL_RECORD };
+
+static PyObject *
+lane_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"record", "wait", "copy_one", "copy_batch", "attributes", "few",
+                            "device_type", "main", "copy", "marker", "fail", NULL};
+    unsigned long long record, wait, one, batch, attributes, main, copy, marker;
+    Py_ssize_t few;
+    int device_type;
+    PyObject *fail;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "KKKKKniKKKO", names, &record, &wait,
+                                     &one, &batch, &attributes, &few, &device_type, &main, &copy,
+                                     &marker, &fail)) {
+        return NULL;
+    }
+    Lane *lane = (Lane *)type->tp_alloc(type, 0);
+    if (lane != NULL) {
+        lane->record = (RecordEvent)(uintptr_t)record;
+        lane->wait = (WaitEvent)(uintptr_t)wait;
+        lane->copy_one = (CopyToHost)(uintptr_t)one;
+        lane->copy_batch = (CopyBatch)(uintptr_t)batch;
+        lane->attributes = (void *)(uintptr_t)attributes;
+        lane->few = few;
+        lane->device_type = device_type;
+        lane->main = (void *)(uintptr_t)main;
+        lane->copy = (void *)(uintptr_t)copy;
+        lane->marker = (void *)(uintptr_t)marker;
+        lane->fail = Py_NewRef(fail);
+    }
+    return (PyObject *)lane;
+}
+
+static void
+lane_dealloc(PyObject *self)
+{
+    Py_XDECREF(((Lane *)self)->fail);
+    Py_TYPE(self)->tp_free(self);
+}
+
+int
+device_type_of(const Lane *lane)
+{
+    return lane->device_type;
+}
+
+/* Make the calls; give the driver's result, and in `call` the one that gave it. */
+static int
+make_calls(const Lane *lane, uint64_t *targets, uint64_t *sources, size_t *sizes, Py_ssize_t count,
+           void *event, int *call)
+{
+    int result = 0;
+    if (lane->marker != NULL) {
+        *call = CALL_RECORD_MAIN;
+        if ((result = lane->record(lane->marker, lane->main)) != 0) {
+            return result;
+        }
+        *call = CALL_WAIT;
+        if ((result = lane->wait(lane->copy, lane->marker, 0)) != 0) {
+            return result;
+        }
+    }
+    *call = CALL_COPY;
+    if (count > lane->few) {
+        size_t starts[1] = {0};
+        result = lane->copy_batch(targets, sources, sizes, (size_t)count, lane->attributes, starts,
+                                  1, lane->copy);
+    }
+    else {
+        for (Py_ssize_t i = 0; result == 0 && i < count; i++) {
+            result = lane->copy_one((void *)(uintptr_t)targets[i], sources[i], sizes[i],
+                                    lane->copy);
+        }
+    }
+    if (result == 0 && event != NULL) {
+        *call = CALL_RECORD;
+        result = lane->record(event, lane->copy);
+    }
+    return result;
+}
+
+int
+submit(Lane *lane, uint64_t *targets, uint64_t *sources, size_t *sizes, Py_ssize_t count,
+       uint64_t event)
+{
+    int result, call = 0;
+    /* A full queue makes the driver wait for the device: not with the interpreter's lock. */
+    Py_BEGIN_ALLOW_THREADS
+    result = make_calls(lane, targets, sources, sizes, count, (void *)(uintptr_t)event, &call);
+    Py_END_ALLOW_THREADS
+    if (result == 0) {
+        return 0;
+    }
+    PyObject *outcome = PyObject_CallFunction(lane->fail, "ii", result, call);
+    Py_XDECREF(outcome);
+    if (outcome != NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "a driver call failed and nothing was raised");
+    }
+    return -1;
+}
+
+static PyTypeObject lane_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "asyncout._hot.Lane",
+    .tp_doc = "The driver's functions and handles that a step's copies need.",
+    .tp_basicsize = sizeof(Lane),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = lane_new,
+    .tp_dealloc = lane_dealloc,
+};
+
+int
+is_lane(PyObject *object)
+{
+    return Py_TYPE(object) == &lane_type;
+}
+
+int
+add_driver(PyObject *module)
+{
+    return PyModule_AddType(module, &call_type) < 0 || PyModule_AddType(module, &lane_type) < 0
+               ? -1
+               : 0;
+}

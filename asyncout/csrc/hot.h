@@ -1,0 +1,100 @@
+/* What the compiled loops share. Python's headers are the only ones that they need: the
+ * driver is called through addresses that cuda_driver.py finds, and torch's tensors are
+ * read through the C functions of DLPack, whose structures stand below.
+ *
+ * Each function has a twin in Python that gives the same and explains what is wrong: one
+ * that meets anything unusual says so (None, or a fallback), and the twin takes over.
+ */
+#ifndef ASYNCOUT_HOT_H
+#define ASYNCOUT_HOT_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* --- DLPack 1.x: the part of its binary interface that is used here ---------------------- */
+
+enum { DL_CPU = 1 };
+enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BOOL = 6 };
+
+typedef struct {
+    uint32_t major, minor;
+} DLVersion;
+
+typedef struct {
+    uint8_t code, bits;
+    uint16_t lanes;
+} DLType;
+
+typedef struct {
+    void *data;
+    int32_t device_type, device_index;
+    int32_t dimensions;
+    DLType type;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} DLTensor;
+
+typedef struct DLManaged {
+    DLVersion version;
+    void *context;
+    void (*deleter)(struct DLManaged *self);
+    uint64_t flags;
+    DLTensor tensor;
+} DLManaged;
+
+typedef struct {
+    DLVersion version;
+    void *previous;
+    void *allocator;
+    void *managed_from_object;
+    int (*object_from_managed)(DLManaged *managed, void **object);
+    int (*look)(void *object, DLTensor *tensor);
+    void *current_stream;
+} DLExchange;
+
+/* --- tensors.c --------------------------------------------------------------------------- */
+
+/* Torch's functions, NULL where this torch has none, or of another major version. */
+extern const DLExchange *exchange;
+
+/* Look at a plain torch tensor: 1, or 0 where that cannot be done this way. */
+int look_at(PyObject *object, DLTensor *tensor);
+
+/* Bytes of a tensor's elements; 0 for a dtype of less than a byte. */
+size_t bytes_of(const DLTensor *tensor);
+
+int is_contiguous(const DLTensor *tensor);
+
+int add_tensors(PyObject *module);
+PyObject *learn_types(PyObject *module, PyObject *arguments);
+PyObject *gather(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *lengths_agree(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+
+/* --- rows.c ------------------------------------------------------------------------------ */
+
+PyObject *cut_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *mask_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+
+/* --- driver.c ---------------------------------------------------------------------------- */
+
+/* A step's driver calls on one pair of streams. */
+typedef struct Lane Lane;
+
+/* The device type, in DLPack's numbers, of what a lane copies. */
+int device_type_of(const Lane *lane);
+int is_lane(PyObject *object);
+
+/* Enqueue copies; `event` is 0 for none. -1 with an exception when a call fails. */
+int submit(Lane *lane, uint64_t *targets, uint64_t *sources, size_t *sizes, Py_ssize_t count,
+           uint64_t event);
+
+int add_driver(PyObject *module);
+
+/* --- landing.c --------------------------------------------------------------------------- */
+
+int add_landing(PyObject *module);
+PyObject *land(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+
+#endif

@@ -1,0 +1,469 @@
+/* Where a step's tensors land: a leased block, copies into it, and views of it. */
+#include "hot.h"
+
+/* --- the lease --------------------------------------------------------------------------- */
+
+/* A block's memory while it is lent: the base of all views of it. The block goes home to its
+ * pool when the last of them is gone. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *block;
+    char *address;
+    Py_ssize_t size;
+} Lease;
+
+static PyObject *name_home, *name_append, *name_handle;
+
+static PyObject *
+lease_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"block", "address", "size", NULL};
+    PyObject *block;
+    unsigned long long address;
+    Py_ssize_t size;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OKn", names, &block, &address, &size)) {
+        return NULL;
+    }
+    Lease *lease = (Lease *)type->tp_alloc(type, 0);
+    if (lease != NULL) {
+        lease->block = Py_NewRef(block);
+        lease->address = (char *)(uintptr_t)address;
+        lease->size = size;
+    }
+    return (PyObject *)lease;
+}
+
+static void
+lease_dealloc(PyObject *self)
+{
+    Lease *lease = (Lease *)self;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback); /* it may go while an error is on its way */
+    PyObject *home = PyObject_GetAttr(lease->block, name_home);
+    PyObject *done = home == NULL ? NULL : PyObject_CallMethodOneArg(home, name_append,
+                                                                     lease->block);
+    if (done == NULL) {
+        PyErr_WriteUnraisable(self);
+    }
+    Py_XDECREF(done);
+    Py_XDECREF(home);
+    PyErr_Restore(type, value, traceback);
+    Py_DECREF(lease->block);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static int
+lease_buffer(PyObject *self, Py_buffer *view, int flags)
+{
+    Lease *lease = (Lease *)self;
+    return PyBuffer_FillInfo(view, self, lease->address, lease->size, 0, flags);
+}
+
+static PyObject *
+lease_block(PyObject *self, void *unused)
+{
+    return Py_NewRef(((Lease *)self)->block);
+}
+
+static PyGetSetDef lease_attributes[] = {
+    {"block", lease_block, NULL, "The block that is lent.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyBufferProcs lease_as_buffer = {.bf_getbuffer = lease_buffer};
+
+static PyTypeObject lease_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "asyncout._hot.Lease",
+    .tp_doc = "A block's memory while it is lent: the base of all views of it.",
+    .tp_basicsize = sizeof(Lease),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = lease_new,
+    .tp_dealloc = lease_dealloc,
+    .tp_as_buffer = &lease_as_buffer,
+    .tp_getset = lease_attributes,
+};
+
+/* --- a part of it, as the buffer protocol shows it --------------------------------------- */
+
+#define PART_DIMENSIONS 4
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *lease;
+    char *address;
+    char format[2];
+    Py_ssize_t itemsize;
+    int dimensions;
+    Py_ssize_t shape[PART_DIMENSIONS], strides[PART_DIMENSIONS];
+} Part;
+
+static PyTypeObject part_type;
+
+/* Give the buffer protocol's letter of a dtype, 0 where it has none. */
+static char
+letter_of(DLType type)
+{
+    if (type.lanes == 1) {
+        switch (type.code << 8 | type.bits) {
+        case DL_INT << 8 | 8: return 'b';
+        case DL_INT << 8 | 16: return 'h';
+        case DL_INT << 8 | 32: return 'i';
+        case DL_INT << 8 | 64: return 'q';
+        case DL_UINT << 8 | 8: return 'B';
+        case DL_UINT << 8 | 16: return 'H';
+        case DL_UINT << 8 | 32: return 'I';
+        case DL_UINT << 8 | 64: return 'Q';
+        case DL_FLOAT << 8 | 16: return 'e';
+        case DL_FLOAT << 8 | 32: return 'f';
+        case DL_FLOAT << 8 | 64: return 'd';
+        case DL_BOOL << 8 | 8: return '?';
+        default: break;
+        }
+    }
+    return 0;
+}
+
+static PyObject *
+new_part(PyObject *lease, char *address, const DLTensor *like)
+{
+    char letter = letter_of(like->type);
+    if (letter == 0 || like->dimensions > PART_DIMENSIONS) {
+        PyErr_SetString(PyExc_TypeError, "no buffer of this dtype or of so many dimensions");
+        return NULL;
+    }
+    Part *part = PyObject_New(Part, &part_type);
+    if (part == NULL) {
+        return NULL;
+    }
+    part->lease = Py_NewRef(lease);
+    part->address = address;
+    part->format[0] = letter;
+    part->format[1] = 0;
+    part->itemsize = like->type.bits / 8;
+    part->dimensions = like->dimensions;
+    Py_ssize_t step = part->itemsize;
+    for (int d = like->dimensions - 1; d >= 0; d--) {
+        part->shape[d] = (Py_ssize_t)like->shape[d];
+        part->strides[d] = step;
+        step *= part->shape[d];
+    }
+    return (PyObject *)part;
+}
+
+static void
+part_dealloc(PyObject *self)
+{
+    Py_DECREF(((Part *)self)->lease);
+    PyObject_Free(self);
+}
+
+static int
+part_buffer(PyObject *self, Py_buffer *view, int flags)
+{
+    Part *part = (Part *)self;
+    view->obj = Py_NewRef(self);
+    view->buf = part->address;
+    view->itemsize = part->itemsize;
+    view->readonly = 0;
+    view->ndim = part->dimensions;
+    view->format = flags & PyBUF_FORMAT ? part->format : NULL;
+    view->shape = flags & PyBUF_ND ? part->shape : NULL;
+    view->strides = flags & PyBUF_STRIDES ? part->strides : NULL;
+    view->suboffsets = NULL;
+    view->internal = NULL;
+    view->len = part->itemsize;
+    for (int d = 0; d < part->dimensions; d++) {
+        view->len *= part->shape[d];
+    }
+    return 0;
+}
+
+static PyBufferProcs part_as_buffer = {.bf_getbuffer = part_buffer};
+
+static PyTypeObject part_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "asyncout._hot.Part",
+    .tp_doc = "A part of a leased block, for whatever reads buffers.",
+    .tp_basicsize = sizeof(Part),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_dealloc = part_dealloc,
+    .tp_as_buffer = &part_as_buffer,
+};
+
+/* --- a part of it, as a torch tensor ----------------------------------------------------- */
+
+typedef struct {
+    DLManaged managed;
+    int64_t shape_and_strides[];
+} View;
+
+static void
+view_deleter(DLManaged *managed)
+{
+    if (Py_IsInitialized()) { /* else nobody can read the block any more */
+        PyGILState_STATE state = PyGILState_Ensure();
+        Py_DECREF((PyObject *)managed->context);
+        PyGILState_Release(state);
+    }
+    free(managed);
+}
+
+static PyObject *
+new_view(PyObject *lease, char *address, const DLTensor *like)
+{
+    size_t dimensions = (size_t)like->dimensions;
+    View *view = malloc(sizeof(View) + 2 * dimensions * sizeof(int64_t));
+    if (view == NULL) {
+        return PyErr_NoMemory();
+    }
+    int64_t *shape = view->shape_and_strides, *strides = shape + dimensions, step = 1;
+    for (size_t d = dimensions; d-- > 0;) {
+        shape[d] = like->shape[d];
+        strides[d] = step;
+        step *= like->shape[d];
+    }
+    view->managed = (DLManaged){
+        .version = {1, 0},
+        .context = Py_NewRef(lease),
+        .deleter = view_deleter,
+        .tensor = {
+            .data = address,
+            .device_type = DL_CPU,
+            .dimensions = like->dimensions,
+            .type = like->type,
+            .shape = shape,
+            .strides = strides,
+        },
+    };
+    void *tensor = NULL;
+    if (exchange->object_from_managed(&view->managed, &tensor) != 0) {
+        return NULL; /* it has taken the view over */
+    }
+    return tensor;
+}
+
+/* --- the landing ------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *lane, *sources, *lease;
+    Py_ssize_t count;
+    size_t *offsets, *sizes;
+} Landing;
+
+static PyTypeObject landing_type;
+
+/* Every result begins at a multiple of this; see ALIGNMENT in landing.py. */
+#define ALIGNMENT 64
+
+/* Lay tensors out; 0 where one is not on the lane's device, contiguous and of some bytes. */
+static int
+lay_out_plain(PyObject *sources, int device_type, size_t *offsets, size_t *sizes, size_t *end)
+{
+    *end = 0;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(sources); i++) {
+        DLTensor tensor;
+        if (!look_at(PyList_GET_ITEM(sources, i), &tensor) || tensor.device_type != device_type ||
+            !is_contiguous(&tensor) || (sizes[i] = bytes_of(&tensor)) == 0) {
+            return 0;
+        }
+        offsets[i] = *end;
+        *end += (sizes[i] + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    }
+    return 1;
+}
+
+PyObject *
+land(PyObject *module, PyObject *const *arguments, Py_ssize_t number)
+{
+    if (number != 4 || !is_lane(arguments[0]) || !PyList_Check(arguments[3])) {
+        PyErr_SetString(PyExc_TypeError,
+                        "land takes a lane, a lender, a fallback and a list of tensors");
+        return NULL;
+    }
+    PyObject *lane = arguments[0], *lend = arguments[1], *fallback = arguments[2];
+    PyObject *sources = arguments[3];
+    Py_ssize_t count = PyList_GET_SIZE(sources);
+    size_t *places = PyMem_New(size_t, 2 * count + 1), end = 0;
+    if (places == NULL) {
+        return PyErr_NoMemory();
+    }
+    size_t *offsets = places, *sizes = places + count;
+    if (!lay_out_plain(sources, device_type_of((Lane *)lane), offsets, sizes, &end)) {
+        PyMem_Free(places);
+        return PyObject_CallOneArg(fallback, sources);
+    }
+    PyObject *bytes = PyLong_FromSize_t(end);
+    PyObject *lease = bytes == NULL ? NULL : PyObject_CallOneArg(lend, bytes);
+    Py_XDECREF(bytes);
+    if (lease != NULL && Py_TYPE(lease) != &lease_type) {
+        PyErr_SetString(PyExc_TypeError, "the lender gave no lease");
+        Py_CLEAR(lease);
+    }
+    Landing *landing = lease == NULL ? NULL : PyObject_New(Landing, &landing_type);
+    if (landing == NULL) {
+        Py_XDECREF(lease);
+        PyMem_Free(places);
+        return NULL;
+    }
+    landing->lane = Py_NewRef(lane);
+    landing->sources = Py_NewRef(sources);
+    landing->lease = lease;
+    landing->count = count;
+    landing->offsets = offsets;
+    landing->sizes = sizes;
+    return (PyObject *)landing;
+}
+
+static void
+landing_dealloc(PyObject *self)
+{
+    Landing *landing = (Landing *)self;
+    Py_DECREF(landing->lane);
+    Py_DECREF(landing->sources);
+    Py_DECREF(landing->lease);
+    PyMem_Free(landing->offsets);
+    PyObject_Free(self);
+}
+
+/* Copies of a step that need no memory from the heap: sixteen prompts' logprobs have 50. */
+#define STEP_COPIES 64
+
+static PyObject *
+landing_enqueue(PyObject *self, PyObject *const *arguments, Py_ssize_t number)
+{
+    Landing *landing = (Landing *)self;
+    uint64_t event = 0;
+    if (number > 0 && arguments[0] != Py_None) {
+        PyObject *handle = PyObject_GetAttr(arguments[0], name_handle);
+        if (handle == NULL) {
+            return NULL;
+        }
+        event = PyLong_AsUnsignedLongLong(handle);
+        Py_DECREF(handle);
+        if (PyErr_Occurred()) {
+            return NULL;
+        }
+    }
+    Py_ssize_t count = landing->count;
+    uint64_t own[2 * STEP_COPIES], *targets = own;
+    if (count > STEP_COPIES && (targets = PyMem_New(uint64_t, 2 * count)) == NULL) {
+        return PyErr_NoMemory();
+    }
+    uint64_t *sources = targets + count;
+    uint64_t base = (uint64_t)(uintptr_t)((Lease *)landing->lease)->address;
+    int failed = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        DLTensor tensor;
+        if (!look_at(PyList_GET_ITEM(landing->sources, i), &tensor)) {
+            PyErr_SetString(PyExc_RuntimeError, "a source has changed since it was laid out");
+            failed = -1;
+            break;
+        }
+        targets[i] = base + landing->offsets[i];
+        sources[i] = (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset;
+    }
+    if (!failed) {
+        failed = submit((Lane *)landing->lane, targets, sources, landing->sizes, count, event);
+    }
+    if (targets != own) {
+        PyMem_Free(targets);
+    }
+    if (failed) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+typedef PyObject *(*MakeView)(PyObject *lease, char *address, const DLTensor *like);
+
+static PyObject *
+view_at(const Landing *landing, Py_ssize_t place, MakeView make)
+{
+    DLTensor like;
+    if (place < 0 || place >= landing->count) {
+        PyErr_SetString(PyExc_IndexError, "a landing has no such place");
+        return NULL;
+    }
+    if (!look_at(PyList_GET_ITEM(landing->sources, place), &like)) {
+        PyErr_SetString(PyExc_RuntimeError, "a source has changed since it was laid out");
+        return NULL;
+    }
+    Lease *lease = (Lease *)landing->lease;
+    return make(landing->lease, lease->address + landing->offsets[place], &like);
+}
+
+static PyObject *
+landing_part(PyObject *self, PyObject *place)
+{
+    Py_ssize_t index = PyLong_AsSsize_t(place);
+    return PyErr_Occurred() ? NULL : view_at((Landing *)self, index, new_part);
+}
+
+static PyObject *
+landing_tensor(PyObject *self, PyObject *place)
+{
+    Py_ssize_t index = PyLong_AsSsize_t(place);
+    return PyErr_Occurred() ? NULL : view_at((Landing *)self, index, new_view);
+}
+
+static PyObject *
+landing_tensors(PyObject *self, PyObject *const *arguments, Py_ssize_t number)
+{
+    Landing *landing = (Landing *)self;
+    Py_ssize_t start = number > 0 ? PyLong_AsSsize_t(arguments[0]) : 0;
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    if (start < 0 || start > landing->count) {
+        start = landing->count;
+    }
+    PyObject *views = PyTuple_New(landing->count - start);
+    for (Py_ssize_t i = start; views != NULL && i < landing->count; i++) {
+        PyObject *view = view_at(landing, i, new_view);
+        if (view == NULL) {
+            Py_CLEAR(views);
+            break;
+        }
+        PyTuple_SET_ITEM(views, i - start, view);
+    }
+    PyObject *iterator = views == NULL ? NULL : PyObject_GetIter(views);
+    Py_XDECREF(views);
+    return iterator;
+}
+
+#define FAST(function) (PyCFunction)(void (*)(void))function, METH_FASTCALL
+
+static PyMethodDef landing_methods[] = {
+    {"enqueue", FAST(landing_enqueue), "Enqueue the copies, and an event behind them."},
+    {"part", landing_part, METH_O, "Give what has arrived of one source, as a buffer."},
+    {"tensor", landing_tensor, METH_O, "Give what has arrived of one source, as a tensor."},
+    {"tensors", FAST(landing_tensors), "Give the tensors of the sources from a place on."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject landing_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "asyncout._hot.Landing",
+    .tp_doc = "Where the tensors of one step land: a leased block and the copies into it.",
+    .tp_basicsize = sizeof(Landing),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_dealloc = landing_dealloc,
+    .tp_methods = landing_methods,
+};
+
+int
+add_landing(PyObject *module)
+{
+    name_home = PyUnicode_InternFromString("home");
+    name_append = PyUnicode_InternFromString("append");
+    name_handle = PyUnicode_InternFromString("handle");
+    if (!name_home || !name_append || !name_handle) {
+        return -1;
+    }
+    if (PyType_Ready(&part_type) < 0 || PyType_Ready(&landing_type) < 0) {
+        return -1;
+    }
+    return PyModule_AddType(module, &lease_type);
+}
