@@ -10,12 +10,7 @@ import numpy as np
 import torch
 
 from asyncout.checks import check_step
-from asyncout.convert import (
-    counts_by_request,
-    cut_to_counts,
-    lists_before_arrival,
-    lists_of_logprobs,
-)
+from asyncout.convert import counts_by_request, cut_to_counts, rows_before_arrival
 from asyncout.copy_path import copy_path
 from asyncout.errors import ExpertFaultError, FaultMonitorMissingError, NanLogitsError
 from asyncout.outputs import (
@@ -26,8 +21,9 @@ from asyncout.outputs import (
 )
 from asyncout.pending_output import PendingOutput
 from asyncout.policy import DEFAULT, CopyPolicy
+from asyncout.reading import reading
 from asyncout.transfer import Landing
-from asyncout.tree import DEVICE_ONLY_FIELDS, gather, rebuild, record_fields
+from asyncout.tree import DEVICE_ONLY_FIELDS, gather, record_fields
 
 #: Default of ``raise_on_nan_logits``; read once, so that no step pays for it.
 RAISE_ON_NAN_LOGITS = os.environ.get("ASYNCOUT_RAISE_ON_LOGIT_NANS", "0").lower() in (
@@ -130,36 +126,42 @@ class AsyncOutput(PendingOutput):
             then = partial(_enqueue_aux_copy, pending_aux_output, len(sources), rejected is None)
             if rejected is not None:
                 sources["num_rejected"] = rejected
-        self._names = tuple(sources)
         tensors = list(sources.values())
+        #: Places of what is handed on, by its name.
+        self._places: dict[str, range] = {}
         for name in _handed_on(type(sampler_output)):  # type: ignore[arg-type]
             if (part := getattr(sampler_output, name)) is not None:
-                sources[name] = part
-                gather(part, tensors)
+                self._add(name, part, sources, tensors)
         for name in PROMPT_FIELDS:
             if part := getattr(model_runner_output, name, None):
-                sources[name] = part
-                gather(part, tensors)
+                self._add(name, part, sources, tensors)
         self._enqueue(sources, tensors, then)
+
+    def _add(
+        self, name: str, part: Any, sources: dict[str, Any], tensors: list[torch.Tensor]
+    ) -> None:
+        start = len(tensors)
+        gather(part, tensors)
+        sources[name] = part
+        self._places[name] = range(start, len(tensors))
 
     def _finish(self) -> None:
         # Before the wait, in the device's shadow: whatever needs no contents.
-        landing, names = self._landing(), self._names
-        sources = self._kept[0]
+        landing, sources = self._landing(), self._kept[0]
+        output = self._model_runner_output
+        req_ids = output.req_ids
         ids, counts = landing.part(0), landing.part(1)
-        nans = landing.part(2) if "num_nans" in names else None
-        req_ids = self._model_runner_output.req_ids
+        nans = landing.part(2) if "num_nans" in sources else None
         no_nans = {} if nans is None else dict.fromkeys(req_ids, 0)
-        flag = landing.part(names.index("fault flag")) if self._fault_monitor else None
-        parts: dict[str, Any] = {}
-        if len(sources) > len(names):
-            arrived = landing.tensors(len(names))
-            for name, part in sources.items():
-                if name not in names:
-                    parts[name] = rebuild(part, arrived)
-        logprobs = parts.pop("logprobs_tensors", None)
+        flag = None
+        if self._fault_monitor is not None:
+            flag = landing.part(2 if nans is None else 3)
         shape = sources["sampled_token_ids"].shape
-        lists = None if logprobs is None else lists_before_arrival(logprobs, shape)
+        rows = rows_before_arrival(*shape)
+        readings = [
+            reading(name, landing, places, sources[name], shape)
+            for name, places in self._places.items()
+        ]
 
         self._wait()
         try:
@@ -168,14 +170,9 @@ class AsyncOutput(PendingOutput):
         finally:
             if flag is not None:
                 self._raise_on_fault(self._fault_monitor, flag)
-        output = self._model_runner_output
-        output.sampled_token_ids = cut_to_counts(ids, counts, req_ids)
-        if logprobs is not None:
-            output.logprobs = lists or lists_of_logprobs(logprobs, np.asarray(counts), shape[1])
-        if (masks := parts.pop("sampling_mask_tensors", None)) is not None:
-            output.sampling_masks = masks.tolists(np.asarray(counts))
-        for name, part in parts.items():
-            setattr(output, name, part)
+        output.sampled_token_ids = cut_to_counts(ids, counts, req_ids, rows)
+        for field, read in readings:
+            setattr(output, field, read(counts))
         if self._aux is not None:
             output.aux_output_connector_output = aux_result
         if nans is not None:

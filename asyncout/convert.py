@@ -6,15 +6,27 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
 from asyncout import hot
 from asyncout.checks import check_counts
 from asyncout.errors import LengthMismatchError
-from asyncout.outputs import LogprobsLists, LogprobsTensors
 
 
-def cut_to_counts(ids: Any, counts: Any, req_ids: Sequence[str]) -> list[list[int]]:
+def rows_before_arrival(requests: int, width: int) -> list[list[int]] | None:
+    """Make the lists that token ids will be put into, where compiled code can do that.
+
+    Half of the time that lists of token ids take goes into making the lists, which needs
+    no contents.
+    """
+    if hot.COMPILED is None:
+        return None
+    rows: list[list[int]] = hot.COMPILED.new_rows(requests, width)
+    return rows
+
+
+def cut_to_counts(
+    ids: Any, counts: Any, req_ids: Sequence[str], rows: list[list[int]] | None = None
+) -> list[list[int]]:
     """Make lists of token ids, each cut to its request's count.
 
     Parameters
@@ -24,6 +36,8 @@ def cut_to_counts(ids: Any, counts: Any, req_ids: Sequence[str]) -> list[list[in
     counts : buffer of int [R]
     req_ids : sequence of str, R long
         For the error's message.
+    rows : list of list, optional
+        Of :func:`rows_before_arrival`; filled in and returned.
 
     Returns
     -------
@@ -35,12 +49,10 @@ def cut_to_counts(ids: Any, counts: Any, req_ids: Sequence[str]) -> list[list[in
     CountOutOfRangeError
         A count is negative or above W.
     """
-    if _cut_rows is not None:
-        cut: list[list[int]] | None = _cut_rows(ids, counts)
-        if cut is not None:
-            return cut
+    if rows is not None and hot.COMPILED.fill_rows(rows, ids, counts):
+        return rows
     ids, counts = np.asarray(ids), np.asarray(counts)
-    rows: list[list[int]] = ids.tolist()
+    filled: list[list[int]] = ids.tolist()
     width = ids.shape[1]
     numbers: list[int] = counts.tolist()
     # Most steps fill every row. Counting is one call in C, and cheaper than the first call
@@ -48,11 +60,8 @@ def cut_to_counts(ids: Any, counts: Any, req_ids: Sequence[str]) -> list[list[in
     if numbers.count(width) != len(numbers):
         check_counts(counts, width, req_ids)
         for index in np.flatnonzero(counts != width).tolist():
-            del rows[index][numbers[index] :]
-    return rows
-
-
-_cut_rows = None if hot.COMPILED is None else hot.COMPILED.cut_rows
+            del filled[index][numbers[index] :]
+    return filled
 
 
 def counts_by_request(req_ids: Sequence[str], counts: Any, zeros: dict[str, int]) -> dict[str, int]:
@@ -71,37 +80,18 @@ def counts_by_request(req_ids: Sequence[str], counts: Any, zeros: dict[str, int]
     return dict(zip(req_ids, np.asarray(counts).tolist(), strict=True))
 
 
-def lists_before_arrival(logprobs: Any, shape: Sequence[int]) -> LogprobsLists | None:
-    """Make a step's logprobs NumPy arrays before their contents have arrived, where that can be.
+def has_one_row_each(rows: int, shape: Sequence[int]) -> bool:
+    """Whether row i of logprobs belongs to request i, whatever the counts are.
 
-    It cannot where the contents are needed: for boundaries that follow from the counts or
-    come from the device, for bfloat16, and for an engine's own type, which may read them.
+    With W of 1, as many rows as requests is one row each, also where a count is 0.
 
     Parameters
     ----------
-    logprobs : LogprobsTensors or look-alike
-        On the host.
+    rows : int
     shape : (R, W)
         Of the sampled token ids.
     """
-    if type(logprobs) is not LogprobsTensors or logprobs.logprobs.dtype is torch.bfloat16:
-        return None
-    own = logprobs.cu_num_generated_tokens
-    if own is None and (
-        logprobs.cu_num_generated_tokens_tensor is not None
-        or shape[1] != 1
-        or logprobs.logprob_token_ids.size(0) != shape[0]
-    ):
-        return None
-    return logprobs.tolists(own)
-
-
-def lists_of_logprobs(logprobs: Any, counts: np.ndarray, width: int) -> Any:
-    """Make a step's logprobs NumPy arrays, with the boundaries of its requests.
-
-    Parameters as of :func:`row_boundaries`.
-    """
-    return logprobs.tolists(row_boundaries(logprobs, counts, width))
+    return shape[1] == 1 and rows == shape[0]
 
 
 def row_boundaries(logprobs: Any, counts: np.ndarray, width: int) -> list[int] | None:
@@ -113,7 +103,7 @@ def row_boundaries(logprobs: Any, counts: np.ndarray, width: int) -> list[int] |
 
     Parameters
     ----------
-    logprobs : LogprobsTensors or look-alike
+    logprobs : LogprobsTensors, LogprobsLists or look-alike
         On the host, arrived.
     counts : numpy.ndarray, int [R]
     width : int
@@ -136,9 +126,8 @@ def row_boundaries(logprobs: Any, counts: np.ndarray, width: int) -> list[int] |
     if arrived is not None:
         boundaries: list[int] = arrived.tolist()
         return boundaries
-    rows, requests = logprobs.logprob_token_ids.size(0), len(counts)
-    # With W of 1, as many rows as requests is one row each, also where a count is 0.
-    if rows == requests and width == 1:
+    rows, requests = len(logprobs.logprob_token_ids), len(counts)
+    if has_one_row_each(rows, (requests, width)):
         return None
     tokens = int(counts.sum())
     if rows == requests and rows != tokens:

@@ -258,6 +258,26 @@ class DriverEvent:
             self._driver.event_destroy(self.handle)
 
 
+def recorder(device: int) -> Callable[[DriverEvent], None]:
+    """Give a function that records an event in the current stream of a device."""
+    if hot.COMPILED is None:
+        return DriverEvent.record
+    try:
+        mark: Callable[[DriverEvent], None] = hot.COMPILED.Mark(
+            function=_address(driver().event_record),
+            device_type=DLPACK_CUDA,
+            device_index=device,
+            fail=_fail_to_record,
+        )
+    except NotImplementedError:  # a torch without DLPack's C functions
+        return DriverEvent.record
+    return mark
+
+
+def _fail_to_record(result: int) -> None:
+    driver().check(result, "cuEventRecord")
+
+
 def submitter(main: Any, copy: Any) -> Submit:
     """Give a function that makes a step's driver calls; see :class:`asyncout.runtime.Submit`.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from asyncout.cuda_driver import DriverEvent, submitter
+from asyncout.cuda_driver import DriverEvent, recorder, submitter
 from asyncout.errors import StreamTypeError
 from asyncout.precise_sleep import precise_sleep
 from asyncout.runtime import Event, Submit
@@ -64,6 +64,10 @@ class CudaRuntime:
     def new_pooled_event(self, *, blocking: bool = False, timing: bool = False) -> Event:
         """Make an event of the driver's, without torch's object around it."""
         return DriverEvent(blocking, timing)
+
+    def recorder(self, device: int) -> Callable[[Any], None]:
+        """Give a function that records a pooled event in the current stream of a device."""
+        return recorder(device)
 
     def current_device(self) -> int:
         """Give the index of the calling thread's current device."""

@@ -34,6 +34,7 @@ class PendingOutput(AsyncModelRunnerOutput):
     _event: Event | None = None
     _kept: Any = None
     _handed_over: Handover | None = None
+    _has_arrived = False
     _outcome_is_known = False
     _error: Exception | None = None
 
@@ -136,6 +137,8 @@ class PendingOutput(AsyncModelRunnerOutput):
                     self._error = error
                 # An interrupt (KeyboardInterrupt) is no outcome: the next call starts again.
                 self._outcome_is_known = True
+                if self._has_arrived:
+                    self._let_go()
         if self._error is not None:
             # Without the traceback of earlier calls, which would grow with each.
             raise self._error.with_traceback(None)
@@ -196,10 +199,15 @@ class PendingOutput(AsyncModelRunnerOutput):
         return landing
 
     def _wait(self) -> None:
-        """Return when every copy has arrived, and let go of the sources."""
+        """Return when every copy has arrived."""
+        assert self._event is not None
+        self._path.wait(self._event)
+        self._has_arrived = True
+
+    def _let_go(self) -> None:
+        """Let go of the sources and of the event: nobody waits for it any more."""
         event = self._event
         assert event is not None
-        self._path.wait(event)
         self._event = None
         self._kept = None
         self._path.recycle(event)

@@ -73,7 +73,9 @@ class AsyncPoolingOutput(PendingOutput):
     def _finish(self) -> None:
         pooled: list[torch.Tensor | None] = [None] * self._requests
         if self._spans:
-            parts = list(self._landing().tensors())  # before the wait: in the device's shadow
+            parts = list(
+                self._landing().tensors(0, len(self._spans))
+            )  # before the wait: in the device's shadow
             self._wait()
             for (start, stop), part in zip(self._spans, parts, strict=True):
                 pooled[start:stop] = part.unbind(0) if self._is_tensor else [part]

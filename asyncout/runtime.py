@@ -116,6 +116,9 @@ class Runtime(Protocol):
     def new_pooled_event(self, *, blocking: bool = False, timing: bool = False) -> Event:
         """Make an event to be recorded again and again, as cheaply as can be."""
 
+    def recorder(self, device: int) -> Callable[[Any], None]:
+        """Give a function that records an event in the current stream of a device."""
+
     def current_device(self) -> int:
         """Give the index of the calling thread's current device."""
 

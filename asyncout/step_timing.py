@@ -49,21 +49,22 @@ class _Step:
         One per mark.
     device : int
     batch : tuple
-    reached : set of int
+    reached : list of int
         Marks of the present step.
     """
 
-    __slots__ = ("batch", "device", "events", "reached")
+    __slots__ = ("_record", "batch", "device", "events", "reached")
 
     def __init__(self, runtime: Runtime, device: int) -> None:
         self.events = [runtime.new_pooled_event(timing=True) for _ in MARKS]
         self.device = device
         self.batch = (0, 0, False)
-        self.reached: set[int] = set()
+        self.reached: list[int] = []
+        self._record = runtime.recorder(device)
 
     def mark(self, number: int) -> None:
-        self.events[number].record()
-        self.reached.add(number)
+        self._record(self.events[number])
+        self.reached.append(number)
 
     def sample(self) -> StepTimingSample:
         forward_start, forward_end, drafter_start, drafter_end = self.events
@@ -177,7 +178,7 @@ class StepTimingCollector:
         step, self._current = self._current, None
         if step is None or self._steps is None:
             return
-        if len(step.reached) < len(MARKS) - 1:
+        if step.reached[-2:] != [1, 2]:
             missing = [name for n, name in enumerate(MARKS[:-1]) if n not in step.reached]
             raise TimingError(
                 f"drafter_end() on a step without {' and '.join(missing)}(): call the four marks "

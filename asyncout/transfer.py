@@ -36,8 +36,8 @@ class Landing(Protocol):
     def tensor(self, place: int) -> torch.Tensor:
         """Give the host tensor of one source; read it only after the copies."""
 
-    def tensors(self, start: int = 0) -> Iterator[torch.Tensor]:
-        """Give the host tensors of the sources from place `start` on, as they are asked for."""
+    def tensors(self, start: int, stop: int) -> Iterator[torch.Tensor]:
+        """Give the host tensors of the sources from place `start` to `stop`."""
 
 
 class Transfer(Protocol):
@@ -94,8 +94,8 @@ class _TensorLanding:
     def tensor(self, place: int) -> torch.Tensor:
         return self._arrived[place]
 
-    def tensors(self, start: int = 0) -> Iterator[torch.Tensor]:
-        return iter(self._arrived[start:])
+    def tensors(self, start: int, stop: int) -> Iterator[torch.Tensor]:
+        return iter(self._arrived[start:stop])
 
 
 class BatchedTransfer:
@@ -180,8 +180,8 @@ class _BlockLanding:
             return self._on_host[place]
         return view_of(self._lease, self._offsets[place], self._sources[place])
 
-    def tensors(self, start: int = 0) -> Iterator[torch.Tensor]:
-        return map(self.tensor, range(start, len(self._sources)))
+    def tensors(self, start: int, stop: int) -> Iterator[torch.Tensor]:
+        return map(self.tensor, range(start, stop))
 
 
 def copy_to_pinned(tensor: torch.Tensor) -> torch.Tensor:

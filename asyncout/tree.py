@@ -98,13 +98,7 @@ def gather_in_python(value: Any, found: list[torch.Tensor]) -> None:
         del found[before:]
 
 
-gather = gather_in_python
-if hot.COMPILED is not None:
-    hot.COMPILED.learn_types(torch.Tensor, _fields_of_type, record_fields, DEVICE_ONLY_FIELDS)
-    gather = hot.COMPILED.gather
-
-
-def rebuild(value: Any, replacements: Iterator[Any]) -> Any:
+def rebuild_in_python(value: Any, replacements: Iterator[Any]) -> Any:
     """Make a twin of `value` with each gathered tensor replaced by the next one.
 
     Parameters
@@ -123,7 +117,7 @@ def rebuild(value: Any, replacements: Iterator[Any]) -> Any:
     if isinstance(value, torch.Tensor):
         return next(replacements)
     if isinstance(value, dict):
-        return {key: rebuild(part, replacements) for key, part in value.items()}
+        return {key: rebuild_in_python(part, replacements) for key, part in value.items()}
     names = record_fields(type(value))
     if names is None or _is_on_host(value, names):
         return value
@@ -135,8 +129,14 @@ def rebuild(value: Any, replacements: Iterator[Any]) -> Any:
         elif isinstance(part, torch.Tensor):
             parts.append(next(replacements))
         else:
-            parts.append(rebuild(part, replacements))
+            parts.append(rebuild_in_python(part, replacements))
     return type(value)(*parts)
+
+
+gather, rebuild = gather_in_python, rebuild_in_python
+if hot.COMPILED is not None:
+    hot.COMPILED.learn_types(torch.Tensor, _fields_of_type, record_fields, DEVICE_ONLY_FIELDS)
+    gather, rebuild = hot.COMPILED.gather, hot.COMPILED.rebuild
 
 
 def named_tensors(value: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
@@ -170,6 +170,8 @@ def _is_on_host(record: Any, names: tuple[str, ...]) -> bool:
     """
     holds_tensor = False
     for name in names:
+        if name in DEVICE_ONLY_FIELDS:
+            continue  # gather does not look at them either
         part = getattr(record, name)
         if isinstance(part, torch.Tensor):
             if not part.is_cpu:

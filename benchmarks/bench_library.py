@@ -45,6 +45,48 @@ class ResultLatency(_Question5):
     params = (tuple(names.LATENCY_STEPS), POLICIES)
 
 
+class DeviceTime(_Question5):
+    """Time that an output's copies take on the device."""
+
+    metric = "device time of the copies"
+    params = (names.DEVICE_OUTPUTS, ["asyncout, default / original"])
+
+
+class DeviceTimeModelled(DeviceTime):
+    """The same on the virtual device."""
+
+    modelled = True
+
+
+class BehindProducts(_Question5):
+    """From a step's end to its output on the host, beside matrix products of the next."""
+
+    metric = "output ready behind matrix products"
+    params = (names.DEVICE_OUTPUTS, POLICIES)
+
+
+class BehindProductsModelled(BehindProducts):
+    """The same on the virtual device."""
+
+    modelled = True
+
+
+class Held(_Question5):
+    """Host time in the constructor when the copies have to wait for kernels."""
+
+    metric = "enqueue behind 50 ms of work"
+    params = (
+        tuple(names.BEHIND),
+        ["pageable, thread / pageable, inline", "pinned, thread / pinned, inline"],
+    )
+
+
+class HeldModelled(Held):
+    """The same on the virtual device."""
+
+    modelled = True
+
+
 class StepTiming(_Question5):
     """Host time of the four marks of one timed step."""
 

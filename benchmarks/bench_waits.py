@@ -41,3 +41,30 @@ class CpuBurntModelled(CpuBurnt):
     """The same on the virtual device."""
 
     modelled = True
+
+
+class LateWakeUp(_Question3):
+    """The lateness that one in twenty waits exceeds, when their lengths differ by a tenth."""
+
+    metric = "wake-up latency, 95th percentile"
+    params = (tuple(names.JITTERED_WAITS), ["spin / block", "hybrid / block"])
+
+
+class LateWakeUpModelled(LateWakeUp):
+    """The same on the virtual device."""
+
+    modelled = True
+
+
+class CpuBurntJittered(_Question3):
+    """CPU time over wall time of such waits, on average."""
+
+    metric = "CPU burnt per jittered wait"
+    unit = "share"
+    params = (tuple(names.JITTERED_WAITS), ["block / spin", "hybrid / spin"])
+
+
+class CpuBurntJitteredModelled(CpuBurntJittered):
+    """The same on the virtual device."""
+
+    modelled = True

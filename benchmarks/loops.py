@@ -7,13 +7,14 @@ measured, the code is cold, as in an engine: the thread has slept before.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from asyncout import CopyPolicy
 from asyncout.events import Waiter
 from benchmarks.devices import BenchDevice
+from benchmarks.measure import percentile, samples_for_percentile
 from benchmarks.workloads import Step
 
 #: Kernel time between two cold calls: an engine's step is a millisecond or more.
@@ -21,6 +22,15 @@ COLD_GAP_S = 1e-3
 
 #: Kernels in front of what events time: longer than the host needs to enqueue it.
 BACKLOG_S = 1e-3
+
+#: Matrix products before a step's end and behind it: before, so that the output is constructed
+#: while they run; behind, so that they run for as long as any copy of it.
+PRODUCTS_BEFORE = 2
+PRODUCTS_BEHIND = 3
+
+#: The percentile of many waits, and how many it takes.
+LATE_PERCENTILE = 95
+WAITS_IN_A_BATCH = samples_for_percentile(LATE_PERCENTILE)
 
 
 @contextmanager
@@ -192,6 +202,74 @@ def wait_once(device: BenchDevice, waiter: Waiter, seconds: float) -> tuple[floa
     end.synchronize()
     late = back - begin - start.elapsed_time(end) * 1e-3
     return late, cpu / (back - wait_begin)
+
+
+def wait_often(
+    device: BenchDevice, waiter: Waiter, lengths: Sequence[float]
+) -> tuple[float, float]:
+    """Wait for kernels of several lengths in turn.
+
+    Returns
+    -------
+    (float, float)
+        95th percentile of the wake-up latencies; mean of the CPU shares, both as of
+        :func:`wait_once`.
+    """
+    late, burnt = zip(*[wait_once(device, waiter, seconds) for seconds in lengths], strict=True)
+    return percentile(late, LATE_PERCENTILE), sum(burnt) / len(burnt)
+
+
+def copies_on_device(device: BenchDevice, step: Step, construct: Callable[[Any], Any]) -> float:
+    """Time an output's copies on the device, behind a backlog.
+
+    Parameters
+    ----------
+    construct : callable
+        Makes the output with its copies on the main stream, where both events are.
+    """
+    runner_output = step.prepare()
+    start, end = device.event(), device.event()
+    device.synchronize()
+    device.busy(BACKLOG_S)
+    start.record(device.main)
+    output = construct(runner_output)
+    end.record(device.main)
+    output.get_output()
+    end.synchronize()
+    return start.elapsed_time(end) * 1e-3
+
+
+def late_behind_products(device: BenchDevice, step: Step, construct: Callable[[Any], Any]) -> float:
+    """Time from a step's end to its output on the host, with the main stream saturated.
+
+    The next step's matrix products are enqueued behind the output; they fill every
+    multiprocessor while the copies run.
+    """
+    runner_output = step.prepare()
+    done, there = device.event(), device.event()
+    device.synchronize()
+    device.products(PRODUCTS_BEFORE)
+    done.record(device.main)
+    output = construct(runner_output)
+    there.record(device.copy)
+    device.products(PRODUCTS_BEHIND)
+    output.get_output()
+    there.synchronize()
+    return done.elapsed_time(there) * 1e-3
+
+
+def enqueue_behind(
+    device: BenchDevice, step: Step, construct: Callable[[Any], Any], seconds: float
+) -> float:
+    """Time the constructor of an output whose copies have to wait for kernels."""
+    runner_output = step.prepare()
+    device.synchronize()
+    device.busy(seconds)
+    begin = device.clock()
+    output = construct(runner_output)
+    enqueued = device.clock() - begin
+    output.get_output()
+    return enqueued
 
 
 def copy_and_wait(device: BenchDevice, copy: Callable[[], Any]) -> float:

@@ -34,6 +34,10 @@ SIZES_QUICK = ("4 KiB", "1 MiB", "16 MiB")
 WAITS = {"1 ms": 1e-3, "5 ms": 5e-3, "20 ms": 20e-3}
 WAITS_QUICK = ("1 ms", "5 ms")
 
+#: Question 3: mean seconds of waits whose lengths differ by up to a tenth.
+JITTERED_WAITS = {"1 ms, 10 % jitter": 1e-3, "5 ms, 10 % jitter": 5e-3}
+JITTERED_WAITS_QUICK = ("1 ms, 10 % jitter",)
+
 #: Question 5: outputs that are constructed and read.
 OUTPUTS = (
     "decode R=1 K=0",
@@ -52,6 +56,12 @@ LATENCY_STEPS = {
     "decode R=256 K=20, 2 ms steps": 2e-3,
 }
 LATENCY_STEPS_QUICK = ("decode R=256 K=20, 1 ms steps",)
+
+#: Question 5: outputs whose copies are timed on the device.
+DEVICE_OUTPUTS = ("decode R=256 K=20, on the device", "prompt logprobs 16 x 1024, on the device")
+
+#: Question 5: an output constructed behind so many seconds of kernels.
+BEHIND = {"decode R=256 K=20, behind 50 ms": 50e-3}
 
 #: Question 5: the one workload of what does not depend on one.
 ONE_STEP = "one step"

@@ -108,7 +108,7 @@ def test_arm(benchmark: Any, kind: str, question: int, name: str, metric: str, a
 def _compare(kind: str, cell: plans.Cell) -> dict[str, Any]:
     """Measure a cell's arms interleaved and compare them."""
     comparisons = {}
-    for row in cell.rows(plans.run_arms(device_of(kind), cell.arms)):
+    for row in cell.rows(plans.run_arms(device_of(kind), cell)):
         if min(row.samples.baseline) > 0:
             compared = measure.compare(row.samples)
             comparisons[f"{row.metric}: {row.comparison}"] = {

@@ -47,8 +47,8 @@ class Step(Protocol):
     def enqueue(self, runner_output: ModelRunnerOutput, policy: CopyPolicy) -> Any:
         """Construct the library's output."""
 
-    def enqueue_original(self, runner_output: ModelRunnerOutput) -> Any:
-        """Construct the original's output on the same tensors."""
+    def enqueue_original(self, runner_output: ModelRunnerOutput, copy: Any = None) -> Any:
+        """Construct the original's output on the same tensors, by default on the copy stream."""
 
     def verify(self, result: ModelRunnerOutput) -> None:
         """Raise AssertionError unless every value arrived."""
@@ -166,11 +166,12 @@ class SampledStep:
             policy=policy,
         )
 
-    def enqueue_original(self, runner_output: ModelRunnerOutput) -> OriginalOutput:
-        """Construct the original's output on the same tensors."""
-        return OriginalOutput(
-            runner_output, self._sampled, self._counts, self._device.main, self._device.copy
-        )
+    def enqueue_original(
+        self, runner_output: ModelRunnerOutput, copy: Any = None
+    ) -> OriginalOutput:
+        """Construct the original's output on the same tensors, by default on the copy stream."""
+        copy = copy or self._device.copy
+        return OriginalOutput(runner_output, self._sampled, self._counts, self._device.main, copy)
 
     def verify(self, result: ModelRunnerOutput) -> None:
         """Raise AssertionError unless every value arrived."""
@@ -246,7 +247,7 @@ class PooledStep:
             policy=policy,
         )
 
-    def enqueue_original(self, runner_output: ModelRunnerOutput) -> Any:
+    def enqueue_original(self, runner_output: ModelRunnerOutput, copy: Any = None) -> Any:
         """There is none: question 5 compares sampled steps only."""
         raise TypeError("the original's pooled output is no baseline of any question")
 

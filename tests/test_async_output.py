@@ -85,7 +85,12 @@ class Monitor:
 
 
 @every_policy
-@pytest.mark.guards("asyncout/virtual/machine.py", "follow()", only="dual-pinned-block-batched")
+@pytest.mark.guards(
+    "asyncout/virtual/machine.py",
+    "self._follow()",
+    only="dual-pinned-block-batched",
+    unless="thread",
+)
 @pytest.mark.guards(
     "asyncout/pending_output.py",
     "self._path.follow(marker)",
@@ -211,9 +216,9 @@ def test_copies_wait_for_the_kernels_that_compute_their_sources(box: Box) -> Non
 
 
 @pytest.mark.guards("asyncout/async_output.py", "self._wait()")
-@pytest.mark.guards("asyncout/pending_output.py", "self._path.wait(event)")
+@pytest.mark.guards("asyncout/pending_output.py", "self._path.wait(self._event)")
 @pytest.mark.guards("asyncout/events.py", "self._synchronize(event)", nth=2)
-@pytest.mark.guards("asyncout/virtual/machine.py", "event.record(copy)")
+@pytest.mark.guards("asyncout/virtual/machine.py", "event.record(self._copy)")
 @pytest.mark.guards("asyncout/pending_output.py", "self._event = path.enqueue(landing, then)")
 def test_results_are_read_only_after_their_copies(box: Box) -> None:
     # pytorch issues 127612 and 137951
@@ -314,7 +319,11 @@ def test_the_originals_way_waits_for_the_kernels_and_for_the_copies(box: Box) ->
 
 @every_policy
 @pytest.mark.guards(
-    "asyncout/copy_path.py", "self._to_main()", nth=2, only="dual-pinned-block-per_tensor"
+    "asyncout/copy_path.py",
+    "self._to_main()",
+    nth=2,
+    only="dual-pinned-block-per_tensor",
+    unless="thread",
 )
 @pytest.mark.guards(
     "asyncout/copy_path.py", "self._to_stream()", nth=2, only="dual-pageable-block-per_tensor"
@@ -414,6 +423,7 @@ def test_an_aux_output_copies_on_the_copy_stream_and_is_processed_once(box: Box)
     )
     del sampled
     assert aux.stream_at_enqueue == box.copy
+    assert box.vm.current_stream() == box.main
     assert aux.processed == 0
     expected = {"values": [81, 82], "counts": [1], "rejected": [1]}
     assert output.get_output().aux_output_connector_output == expected

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 
-from asyncout import CountOutOfRangeError, LengthMismatchError, SamplingMaskTensors, convert, hot
+from asyncout import (
+    CountOutOfRangeError,
+    LengthMismatchError,
+    SamplingMaskTensors,
+    convert,
+    cuda_driver,
+    hot,
+)
 from asyncout.landing import BlockPool, lay_out, view_of
-from asyncout.outputs import masks
-from asyncout.tree import gather, gather_in_python
+from asyncout.tree import gather, gather_in_python, rebuild, rebuild_in_python
 from asyncout.virtual import VirtualMachine
 
 compiled = pytest.mark.skipif(hot.COMPILED is None, reason="the loops were not compiled here")
@@ -22,11 +29,14 @@ compiled = pytest.mark.skipif(hot.COMPILED is None, reason="the loops were not c
 def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run a test with the compiled loops and without them."""
     if request.param == "in Python":
-        monkeypatch.setattr(convert, "_cut_rows", None)
-        monkeypatch.setattr(masks, "_flatten", None)
+        monkeypatch.setattr(hot, "COMPILED", None)
     elif hot.COMPILED is None:
         pytest.skip("the loops were not compiled here")
     return request.param
+
+
+def cut(ids: np.ndarray, counts: np.ndarray, names: list[str]) -> list[list[int]]:
+    return convert.cut_to_counts(ids, counts, names, convert.rows_before_arrival(*ids.shape))
 
 
 # --- token ids --------------------------------------------------------------------------------
@@ -39,25 +49,25 @@ def test_rows_are_cut_to_their_counts(either: str, dtype: type) -> None:
         ids = random.integers(0, 100, (requests, width)).astype(dtype)
         counts = random.integers(0, width + 1, requests).astype(np.int32)
         names = [str(index) for index in range(requests)]
-        rows = convert.cut_to_counts(ids, counts, names)
+        rows = cut(ids, counts, names)
         assert rows == [row[:count].tolist() for row, count in zip(ids, counts, strict=True)]
         assert all(type(token) is int for row in rows for token in row)
 
 
 def test_large_and_negative_values_survive(either: str) -> None:
     ids = np.array([[2**62, -(2**62)], [-1, 2**31]])
-    assert convert.cut_to_counts(ids, np.array([2, 2]), ["a", "b"]) == ids.tolist()
+    assert cut(ids, np.array([2, 2]), ["a", "b"]) == ids.tolist()
 
 
 def test_strided_ids_are_read_as_they_are_shaped(either: str) -> None:
     ids = np.arange(12).reshape(3, 4).T
-    assert convert.cut_to_counts(ids, np.full(4, 3), list("abcd")) == ids.tolist()
+    assert cut(ids, np.full(4, 3), list("abcd")) == ids.tolist()
 
 
 @pytest.mark.parametrize("counts", [[1, 3], [-1, 1]])
 def test_a_count_that_no_row_holds_is_named(either: str, counts: list[int]) -> None:
     with pytest.raises(CountOutOfRangeError, match=r"a: -1|b: 3"):
-        convert.cut_to_counts(np.zeros((2, 2), int), np.array(counts), ["a", "b"])
+        cut(np.zeros((2, 2), int), np.array(counts), ["a", "b"])
 
 
 # --- masks ------------------------------------------------------------------------------------
@@ -160,7 +170,7 @@ def random_value(random: np.random.Generator, vm: VirtualMachine, depth: int) ->
 
 
 @compiled
-def test_gathering_finds_the_same_tensors_in_the_same_order() -> None:
+def test_gathering_and_rebuilding_walk_the_same_way() -> None:
     random, vm = np.random.default_rng(5), VirtualMachine()
     sizes = set()
     for _ in range(500):
@@ -171,6 +181,8 @@ def test_gathering_finds_the_same_tensors_in_the_same_order() -> None:
         gather_in_python(value, slow)
         assert [id(part) for part in fast] == [id(part) for part in slow]
         sizes.add(len(fast))
+        numbers = [f"tensor {index}" for index in range(len(fast))]
+        assert repr(rebuild(value, iter(numbers))) == repr(rebuild_in_python(value, iter(numbers)))
     assert len(sizes) > 5
 
 
@@ -183,6 +195,20 @@ def test_an_error_in_a_field_comes_out_of_gathering() -> None:
         gather(Broken(torch.empty(1)), [])
     with pytest.raises(TypeError, match="a value and a list"):
         gather(1, ())
+    with pytest.raises(ZeroDivisionError):
+        rebuild(Broken(torch.empty(1)), iter([1]))
+    with pytest.raises(RuntimeError, match="fewer replacements"):
+        rebuild({"a": torch.empty(1)}, iter([]))
+    with pytest.raises(TypeError, match="a value and an iterator"):
+        rebuild(1, [])
+
+
+@compiled
+def test_rows_that_are_not_the_ones_made_for_the_ids_are_left_alone() -> None:
+    ids, counts = np.zeros((2, 2), int), np.array([1, 2])
+    for rows in ([[None, None]], [[None], [None, None]], [(None, None)] * 2, ()):
+        assert not hot.COMPILED.fill_rows(rows, ids, counts)
+        assert convert.cut_to_counts(ids, counts, ["a", "b"], rows) == [[0], [0, 0]]
 
 
 # --- the driver's calls -----------------------------------------------------------------------
@@ -287,6 +313,45 @@ def test_a_steps_calls_are_made_in_order_and_with_every_copy(
         assert copies == [("one", *place, 22) for place in wanted]
 
 
+class FakeEvent:
+    def __init__(self, driver: FakeDriver, handle: int) -> None:
+        self.driver, self.handle = driver, handle
+
+    def record(self, stream: Any) -> None:
+        self.driver.record(self.handle, stream.cuda_stream)
+
+    def wait(self, stream: Any) -> None:
+        self.driver.wait(stream.cuda_stream, self.handle, 0)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+@pytest.mark.guards("asyncout/cuda_driver.py", "self._marker.record(self._main)")
+@pytest.mark.guards("asyncout/cuda_driver.py", "self._marker.wait(self._copy)")
+@pytest.mark.guards("asyncout/cuda_driver.py", "event.record(self._copy)")
+def test_a_step_in_python_makes_the_same_calls(
+    driver: FakeDriver, pool: BlockPool, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = SimpleNamespace(
+        copy_to_host=driver.one, copy_batch=driver.batch, attributes=None,
+        attribute_starts=(ctypes.c_uint64 * 1)(0), check=lambda result, call: None,
+    )  # fmt: skip
+    monkeypatch.setattr(cuda_driver, "driver", lambda: library)
+    monkeypatch.setattr(hot, "COMPILED", None)
+    main, copy = SimpleNamespace(cuda_stream=11), SimpleNamespace(cuda_stream=22)
+    submit = cuda_driver.DriverSubmit(FakeEvent(driver, 33), main, copy)
+    tensors = [torch.arange(index + 1) for index in range(count)]
+    sizes, offsets, _, _ = lay_out(tensors, 64)
+    submit(tensors, sizes, offsets, SimpleNamespace(address=1000), FakeEvent(driver, 44))
+    first, second, *copies, last = driver.calls
+    assert (first, second, last) == (("record", 33, 11), ("wait", 22, 33), ("record", 44, 22))
+    wanted = [(1000 + o, t.data_ptr(), s) for o, t, s in zip(offsets, tensors, sizes, strict=True)]
+    if count > cuda_driver.FEW_COPIES:
+        ((_, to, source, size, *_),) = copies
+        assert list(zip(to, source, size, strict=True)) == wanted
+    else:
+        assert copies == [("one", *place, 22) for place in wanted]
+
+
 @compiled
 def test_without_a_marker_or_an_event_only_the_copies_are_enqueued(
     driver: FakeDriver, pool: BlockPool
@@ -353,7 +418,7 @@ def test_views_of_a_landing_are_those_of_its_twin(
     assert view.is_contiguous()
     twin = view_of(pool.lend(4096), 0, source)
     assert twin.dtype == view.dtype
-    assert [torch.equal(part, source) for part in landing.tensors(1)] == [True]
+    assert [torch.equal(part, source) for part in landing.tensors(1, 2)] == [True]
     if source.dtype is not torch.bfloat16 and source.dim() <= 4:
         assert np.array_equal(np.asarray(landing.part(1)), source.numpy())
         assert np.asarray(landing.part(1)).dtype == source.numpy().dtype

@@ -38,7 +38,7 @@ def run_step(box: Box, collector: StepTimingCollector, upto: int = 4, scale: flo
 
 
 @pytest.mark.guards("asyncout/step_timing.py", "last.synchronize()")
-@pytest.mark.guards("asyncout/step_timing.py", "self.events[number].record()")
+@pytest.mark.guards("asyncout/step_timing.py", "self._record(self.events[number])")
 @pytest.mark.guards("asyncout/step_timing.py", "samples.extend(step.sample() for step in steps)")
 def test_each_step_leaves_one_sample_in_order(box: Box, collector: StepTimingCollector) -> None:
     # pytorch issue 85796

@@ -452,9 +452,9 @@ def test_an_output_that_does_not_wait_for_the_main_stream_is_wrong_in_some_order
     from steps import Box
 
     from asyncout import ORIGINAL
-    from asyncout.copy_path import CopyPath
+    from asyncout.virtual import VirtualStream
 
-    monkeypatch.setattr(CopyPath, "_wait_stream", lambda self: None)
+    monkeypatch.setattr(VirtualStream, "wait_stream", lambda self, other: None)
 
     def program(vm: VirtualMachine) -> None:
         assert Box(vm).output([[1]], policy=ORIGINAL).get_output().sampled_token_ids == [[1]]

@@ -71,6 +71,89 @@ static PyTypeObject call_type = {
     .tp_new = call_new,
 };
 
+/* --- events on the current stream -------------------------------------------------------- */
+
+/* Records an event in whatever stream of a device is torch's current one. */
+typedef struct {
+    PyObject_HEAD
+    RecordEvent function;
+    int device_type, device_index;
+    PyObject *fail;
+    vectorcallfunc vectorcall;
+} Mark;
+
+static PyObject *name_handle;
+
+static PyObject *
+mark_call(PyObject *self, PyObject *const *arguments, size_t number, PyObject *keywords)
+{
+    Mark *mark = (Mark *)self;
+    if (PyVectorcall_NARGS(number) != 1 || keywords != NULL) {
+        PyErr_SetString(PyExc_TypeError, "a mark takes one event");
+        return NULL;
+    }
+    PyObject *handle = PyObject_GetAttr(arguments[0], name_handle);
+    if (handle == NULL) {
+        return NULL;
+    }
+    void *event = (void *)(uintptr_t)PyLong_AsUnsignedLongLong(handle), *stream = NULL;
+    Py_DECREF(handle);
+    if (PyErr_Occurred() ||
+        exchange->current_stream(mark->device_type, mark->device_index, &stream) != 0) {
+        return NULL;
+    }
+    int result;
+    Py_BEGIN_ALLOW_THREADS
+    result = mark->function(event, stream);
+    Py_END_ALLOW_THREADS
+    return result == 0 ? Py_NewRef(Py_None) : PyObject_CallFunction(mark->fail, "i", result);
+}
+
+static PyObject *
+mark_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"function", "device_type", "device_index", "fail", NULL};
+    unsigned long long function;
+    int device_type, device_index;
+    PyObject *fail;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "KiiO", names, &function, &device_type,
+                                     &device_index, &fail)) {
+        return NULL;
+    }
+    if (exchange == NULL || exchange->current_stream == NULL) {
+        PyErr_SetString(PyExc_NotImplementedError, "this torch does not tell its current stream");
+        return NULL;
+    }
+    Mark *mark = (Mark *)type->tp_alloc(type, 0);
+    if (mark != NULL) {
+        mark->function = (RecordEvent)(uintptr_t)function;
+        mark->device_type = device_type;
+        mark->device_index = device_index;
+        mark->fail = Py_NewRef(fail);
+        mark->vectorcall = mark_call;
+    }
+    return (PyObject *)mark;
+}
+
+static void
+mark_dealloc(PyObject *self)
+{
+    Py_XDECREF(((Mark *)self)->fail);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyTypeObject mark_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "asyncout._hot.Mark",
+    .tp_doc = "Records an event in the current stream of a device.",
+    .tp_basicsize = sizeof(Mark),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(Mark, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_new = mark_new,
+    .tp_dealloc = mark_dealloc,
+};
+
 /* --- a step's calls ---------------------------------------------------------------------- */
 
 struct Lane {
@@ -206,7 +289,10 @@ is_lane(PyObject *object)
 int
 add_driver(PyObject *module)
 {
-    return PyModule_AddType(module, &call_type) < 0 || PyModule_AddType(module, &lane_type) < 0
-               ? -1
-               : 0;
+    name_handle = PyUnicode_InternFromString("handle");
+    if (name_handle == NULL || PyModule_AddType(module, &call_type) < 0 ||
+        PyModule_AddType(module, &mark_type) < 0) {
+        return -1;
+    }
+    return PyModule_AddType(module, &lane_type);
 }

@@ -51,7 +51,7 @@ typedef struct {
     void *managed_from_object;
     int (*object_from_managed)(DLManaged *managed, void **object);
     int (*look)(void *object, DLTensor *tensor);
-    void *current_stream;
+    int (*current_stream)(int32_t device_type, int32_t device_index, void **stream);
 } DLExchange;
 
 /* --- tensors.c --------------------------------------------------------------------------- */
@@ -70,11 +70,13 @@ int is_contiguous(const DLTensor *tensor);
 int add_tensors(PyObject *module);
 PyObject *learn_types(PyObject *module, PyObject *arguments);
 PyObject *gather(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *rebuild(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *lengths_agree(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 /* --- rows.c ------------------------------------------------------------------------------ */
 
-PyObject *cut_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *new_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *fill_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *mask_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 /* --- driver.c ---------------------------------------------------------------------------- */

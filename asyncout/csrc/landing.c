@@ -411,17 +411,18 @@ landing_tensor(PyObject *self, PyObject *place)
 static PyObject *
 landing_tensors(PyObject *self, PyObject *const *arguments, Py_ssize_t number)
 {
-    Landing *landing = (Landing *)self;
-    Py_ssize_t start = number > 0 ? PyLong_AsSsize_t(arguments[0]) : 0;
+    if (number != 2) {
+        PyErr_SetString(PyExc_TypeError, "tensors takes the first place and the one behind the last");
+        return NULL;
+    }
+    Py_ssize_t start = PyLong_AsSsize_t(arguments[0]);
+    Py_ssize_t stop = PyErr_Occurred() ? 0 : PyLong_AsSsize_t(arguments[1]);
     if (PyErr_Occurred()) {
         return NULL;
     }
-    if (start < 0 || start > landing->count) {
-        start = landing->count;
-    }
-    PyObject *views = PyTuple_New(landing->count - start);
-    for (Py_ssize_t i = start; views != NULL && i < landing->count; i++) {
-        PyObject *view = view_at(landing, i, new_view);
+    PyObject *views = PyTuple_New(stop > start ? stop - start : 0);
+    for (Py_ssize_t i = start; views != NULL && i < stop; i++) {
+        PyObject *view = view_at((Landing *)self, i, new_view);
         if (view == NULL) {
             Py_CLEAR(views);
             break;

@@ -4,10 +4,12 @@
 #define FAST(function) (PyCFunction)(void (*)(void))function, METH_FASTCALL
 
 static PyMethodDef methods[] = {
-    {"cut_rows", FAST(cut_rows), "Make lists of token ids, each cut to its count."},
+    {"new_rows", FAST(new_rows), "Make rows for token ids that have not arrived."},
+    {"fill_rows", FAST(fill_rows), "Put token ids into rows, each cut to its count."},
     {"mask_rows", FAST(mask_rows), "Make sampling masks flat."},
     {"learn_types", learn_types, METH_VARARGS, "Tell gather what a tensor and a record are."},
     {"gather", FAST(gather), "Append every tensor of a value that has to be copied."},
+    {"rebuild", FAST(rebuild), "Make a twin with each gathered tensor replaced."},
     {"lengths_agree", FAST(lengths_agree), "Whether a step's parts agree in length, if plain."},
     {"land", FAST(land), "Make room for tensors in a leased block."},
     {NULL, NULL, 0, NULL},

@@ -56,66 +56,107 @@ int_of(const Ints *ints, Py_ssize_t index)
 
 /* --- token ids --------------------------------------------------------------------------- */
 
-static PyObject *
-rows_of(const Ints *ids, const Ints *counts)
+PyObject *
+new_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
-    Py_ssize_t requests = ids->buffer.shape[0], width = ids->buffer.shape[1];
-    Py_ssize_t step = ids->buffer.strides[1];
-    if (counts->buffer.shape[0] != requests) {
-        Py_RETURN_NONE;
-    }
-    for (Py_ssize_t r = 0; r < requests; r++) {
-        int64_t count = int_of(counts, r);
-        if (count < 0 || count > width) {
-            Py_RETURN_NONE;
-        }
-    }
-    PyObject *rows = PyList_New(requests);
-    if (rows == NULL) {
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "new_rows takes numbers of requests and of columns");
         return NULL;
     }
-    for (Py_ssize_t r = 0; r < requests; r++) {
-        Py_ssize_t count = (Py_ssize_t)int_of(counts, r);
-        PyObject *row = PyList_New(count);
+    Py_ssize_t requests = PyLong_AsSsize_t(arguments[0]);
+    Py_ssize_t width = PyErr_Occurred() ? 0 : PyLong_AsSsize_t(arguments[1]);
+    PyObject *rows = PyErr_Occurred() ? NULL : PyList_New(requests);
+    for (Py_ssize_t r = 0; rows != NULL && r < requests; r++) {
+        PyObject *row = PyList_New(width);
         if (row == NULL) {
-            Py_DECREF(rows);
-            return NULL;
+            Py_CLEAR(rows);
+            break;
+        }
+        for (Py_ssize_t w = 0; w < width; w++) {
+            PyList_SET_ITEM(row, w, Py_NewRef(Py_None));
         }
         PyList_SET_ITEM(rows, r, row);
-        const char *place = (const char *)ids->buffer.buf + r * ids->buffer.strides[0];
-        for (Py_ssize_t w = 0; w < count; w++, place += step) {
-            PyObject *value = PyLong_FromLongLong(int_at(ids, place));
-            if (value == NULL) {
-                Py_DECREF(rows);
-                return NULL;
-            }
-            PyList_SET_ITEM(row, w, value);
-        }
     }
     return rows;
 }
 
-PyObject *
-cut_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+/* Put ids into the rows' items and cut each to its count; 0, or -1 with an exception. */
+static int
+fill(PyObject *rows, const Ints *ids, const Ints *counts)
 {
-    if (count != 2) {
-        PyErr_SetString(PyExc_TypeError, "cut_rows takes ids and counts");
+    Py_ssize_t requests = ids->buffer.shape[0], width = ids->buffer.shape[1];
+    Py_ssize_t step = ids->buffer.strides[1];
+    for (Py_ssize_t r = 0; r < requests; r++) {
+        PyObject *row = PyList_GET_ITEM(rows, r);
+        Py_ssize_t count = (Py_ssize_t)int_of(counts, r);
+        const char *place = (const char *)ids->buffer.buf + r * ids->buffer.strides[0];
+        for (Py_ssize_t w = 0; w < count; w++, place += step) {
+            PyObject *value = PyLong_FromLongLong(int_at(ids, place));
+            if (value == NULL || PyList_SetItem(row, w, value) < 0) {
+                return -1;
+            }
+        }
+        if (count < width && PyList_SetSlice(row, count, width, NULL) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Whether the counts are as many as the rows, and each row can hold its count. */
+static int
+counts_fit(const Ints *ids, const Ints *counts)
+{
+    Py_ssize_t requests = ids->buffer.shape[0], width = ids->buffer.shape[1];
+    if (counts->buffer.shape[0] != requests) {
+        return 0;
+    }
+    for (Py_ssize_t r = 0; r < requests; r++) {
+        int64_t count = int_of(counts, r);
+        if (count < 0 || count > width) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Whether `rows` is what new_rows() gives for these ids, untouched by others. */
+static int
+rows_fit(PyObject *rows, const Ints *ids)
+{
+    if (!PyList_Check(rows) || PyList_GET_SIZE(rows) != ids->buffer.shape[0]) {
+        return 0;
+    }
+    for (Py_ssize_t r = 0; r < PyList_GET_SIZE(rows); r++) {
+        PyObject *row = PyList_GET_ITEM(rows, r);
+        if (!PyList_Check(row) || PyList_GET_SIZE(row) != ids->buffer.shape[1]) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+PyObject *
+fill_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    if (count != 3) {
+        PyErr_SetString(PyExc_TypeError, "fill_rows takes rows, ids and counts");
         return NULL;
     }
     Ints ids, counts;
-    if (!open_ints(arguments[0], 2, &ids)) {
-        Py_RETURN_NONE;
+    if (!open_ints(arguments[1], 2, &ids)) {
+        Py_RETURN_FALSE;
     }
-    PyObject *rows = Py_None;
-    if (open_ints(arguments[1], 1, &counts)) {
-        rows = rows_of(&ids, &counts);
+    int outcome = 0;
+    if (open_ints(arguments[2], 1, &counts)) {
+        outcome = counts_fit(&ids, &counts) && rows_fit(arguments[0], &ids);
+        if (outcome) {
+            outcome = fill(arguments[0], &ids, &counts) < 0 ? -1 : 1;
+        }
         PyBuffer_Release(&counts.buffer);
     }
-    else {
-        Py_INCREF(rows);
-    }
     PyBuffer_Release(&ids.buffer);
-    return rows;
+    return outcome < 0 ? NULL : PyBool_FromLong(outcome);
 }
 
 /* --- sampling masks ---------------------------------------------------------------------- */

@@ -209,6 +209,112 @@ gather(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     Py_RETURN_NONE;
 }
 
+/* Whether a record holds tensors, no record, and all of the tensors are on the host. */
+static int
+is_left_alone(PyObject *record, PyObject *names)
+{
+    int holds_tensor = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++) {
+        int is_left_out = PySet_Contains(device_only, PyTuple_GET_ITEM(names, i));
+        if (is_left_out > 0) {
+            continue;
+        }
+        PyObject *part =
+            is_left_out < 0 ? NULL : PyObject_GetAttr(record, PyTuple_GET_ITEM(names, i));
+        if (part == NULL) {
+            return -1;
+        }
+        int is_kept = 1;
+        if (PyObject_TypeCheck(part, (PyTypeObject *)tensor_type)) {
+            is_kept = is_on_cpu(part);
+            holds_tensor = 1;
+        }
+        else if (PyDict_Check(part)) {
+            is_kept = 0;
+        }
+        else if (part != Py_None) {
+            PyObject *fields = fields_of(part);
+            is_kept = fields == NULL ? -1 : fields == Py_None || PyTuple_GET_SIZE(fields) == 0;
+            Py_XDECREF(fields);
+        }
+        Py_DECREF(part);
+        if (is_kept <= 0) {
+            return is_kept;
+        }
+    }
+    return holds_tensor;
+}
+
+static PyObject *
+next_of(PyObject *replacements)
+{
+    PyObject *item = PyIter_Next(replacements);
+    if (item == NULL && !PyErr_Occurred()) {
+        PyErr_SetString(PyExc_RuntimeError, "fewer replacements than tensors were gathered");
+    }
+    return item;
+}
+
+static PyObject *
+twin_of(PyObject *value, PyObject *replacements)
+{
+    if (PyObject_TypeCheck(value, (PyTypeObject *)tensor_type)) {
+        return next_of(replacements);
+    }
+    if (PyDict_Check(value)) {
+        PyObject *twin = PyDict_New(), *key, *part;
+        Py_ssize_t position = 0;
+        while (twin != NULL && PyDict_Next(value, &position, &key, &part)) {
+            PyObject *other = twin_of(part, replacements);
+            if (other == NULL || PyDict_SetItem(twin, key, other) < 0) {
+                Py_CLEAR(twin);
+            }
+            Py_XDECREF(other);
+        }
+        return twin;
+    }
+    PyObject *names = fields_of(value);
+    if (names == NULL) {
+        return NULL;
+    }
+    int is_itself = names == Py_None ? 1 : is_left_alone(value, names);
+    if (is_itself) {
+        Py_DECREF(names);
+        return is_itself < 0 ? NULL : Py_NewRef(value);
+    }
+    PyObject *parts = PyTuple_New(PyTuple_GET_SIZE(names));
+    for (Py_ssize_t i = 0; parts != NULL && i < PyTuple_GET_SIZE(names); i++) {
+        PyObject *name = PyTuple_GET_ITEM(names, i), *other = NULL;
+        int is_left_out = PySet_Contains(device_only, name);
+        PyObject *part = is_left_out < 0 ? NULL : PyObject_GetAttr(value, name);
+        if (part != NULL) {
+            other = is_left_out || part == Py_None ? Py_NewRef(Py_None)
+                                                   : twin_of(part, replacements);
+            Py_DECREF(part);
+        }
+        if (other == NULL) {
+            Py_CLEAR(parts);
+            break;
+        }
+        PyTuple_SET_ITEM(parts, i, other);
+    }
+    Py_DECREF(names);
+    PyObject *twin = parts == NULL ? NULL : PyObject_CallObject((PyObject *)Py_TYPE(value), parts);
+    Py_XDECREF(parts);
+    return twin;
+}
+
+PyObject *
+rebuild(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    if (count != 2 || !PyIter_Check(arguments[1]) || tensor_type == NULL) {
+        PyErr_SetString(PyExc_TypeError,
+                        "rebuild takes a value and an iterator, after learn_types()");
+        return NULL;
+    }
+    return twin_of(arguments[0], arguments[1]);
+}
+
 /* --- lengths ----------------------------------------------------------------------------- */
 
 /* Whether an object is a tensor of some dimensions whose first one is so long. */

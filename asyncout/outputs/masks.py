@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,9 +18,6 @@ UNPACKED_ROWS = 32
 
 #: Share of bytes with a bit set from which on all are unpacked: picking them out costs more.
 MOSTLY_OCCUPIED = 0.5
-
-# Gives None for whatever it does not know, which the loops in Python then explain.
-_flatten = None if hot.COMPILED is None else hot.COMPILED.mask_rows
 
 
 class SamplingMaskLists(NamedTuple):
@@ -116,20 +113,16 @@ class SamplingMaskTensors:
         """
         num_sampled = np.asarray(num_sampled)
         all_counts = self.counts.numpy()
-        if _flatten is not None:
-            flat = _flatten(
-                self.token_ids.numpy(),
-                self.packed_mask.numpy(),
-                all_counts,
-                num_sampled,
-                self.rows_per_request,
-                self.vocab_size,
-            )
-            if flat is not None:
-                ids, offsets, boundaries = flat
-                return SamplingMaskLists(
-                    np.frombuffer(ids, np.int32), np.frombuffer(offsets, np.int64), boundaries
-                )
+        flat = flatten(
+            self.token_ids.numpy(),
+            self.packed_mask.numpy(),
+            all_counts,
+            num_sampled,
+            self.rows_per_request,
+            self.vocab_size,
+        )
+        if flat is not None:
+            return flat
         return self._tolists_in_python(num_sampled, all_counts)
 
     def _tolists_in_python(
@@ -195,6 +188,31 @@ class SamplingMaskTensors:
                 )
             parts.append(token.astype(np.int32))
         return np.concatenate(parts)
+
+
+def flatten(
+    token_ids: Any,
+    packed_mask: Any,
+    counts: Any,
+    num_sampled: Any,
+    rows_per_request: int,
+    vocab_size: int,
+) -> SamplingMaskLists | None:
+    """Do what :meth:`SamplingMaskTensors.tolists` does, in compiled code where it is there.
+
+    Takes buffers. None for whatever it does not know, which the loops in Python then explain.
+    """
+    if hot.COMPILED is None:
+        return None
+    flat = hot.COMPILED.mask_rows(
+        token_ids, packed_mask, counts, num_sampled, rows_per_request, vocab_size
+    )
+    if flat is None:
+        return None
+    ids, offsets, boundaries = flat
+    return SamplingMaskLists(
+        np.frombuffer(ids, np.int32), np.frombuffer(offsets, np.int64), boundaries
+    )
 
 
 def _set_bits(packed: np.ndarray, vocab_size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -330,6 +330,10 @@ class VirtualMachine:
         """Make an event to be recorded again and again; only the first one costs."""
         return self.new_event(blocking=blocking, timing=timing)
 
+    def recorder(self, device: int) -> Callable[[Any], None]:
+        """Give a function that records an event in the current stream of a device."""
+        return lambda event: event.record(self.current_stream(device))
+
     def current_device(self) -> int:
         """Give the index of the calling thread's current device."""
         return self.current_stream().device.index
@@ -349,6 +353,10 @@ class VirtualMachine:
     def is_pinned(self, host_tensor: torch.Tensor) -> bool:
         """Whether a host tensor's memory is page-locked on this machine."""
         return self._host.is_pinned(host_tensor)
+
+    def pinned_bytes(self) -> int:
+        """Count the bytes of page-locked memory that is in use."""
+        return self._host.pinned_bytes()
 
     def synchronizer(self, device: torch.device) -> Callable[[Any], None]:
         """Give a function that holds the host until an event has passed."""

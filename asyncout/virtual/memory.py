@@ -32,7 +32,7 @@ class HostMemory:
     """Makes host tensors and remembers which are page-locked, which plain torch cannot be here."""
 
     def __init__(self) -> None:
-        self._pinned: set[int] = set()
+        self._pinned: dict[int, int] = {}
 
     def empty(
         self, shape: Sequence[int], dtype: torch.dtype, pinned: bool, poisoned: bool = True
@@ -44,10 +44,14 @@ class HostMemory:
             block.fill(POISON_BYTE)
         if pinned:
             address = block.ctypes.data
-            self._pinned.add(address)
+            self._pinned[address] = len(block)
             # The block goes with the tensor's storage; its address may then be anybody's.
-            weakref.finalize(block, self._pinned.discard, address)
+            weakref.finalize(block, self._pinned.pop, address, None)
         return torch.from_numpy(block)[:num_bytes].view(dtype).view(tuple(shape))
+
+    def pinned_bytes(self) -> int:
+        """Count the bytes that are page-locked now."""
+        return sum(self._pinned.copy().values())
 
     def is_pinned(self, tensor: torch.Tensor) -> bool:
         """Whether a host tensor's memory is page-locked, also through a view of it."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 
-from asyncout import DEFAULT, ORIGINAL, StepTimingCollector, stream
+from asyncout import DEFAULT, ORIGINAL, CopyPolicy, StepTimingCollector, stream
 from benchmarks import loops, names, original
 from benchmarks.devices import BenchDevice
 from benchmarks.grids.plans import Cell, Samples, SecondValue, row
@@ -24,6 +24,9 @@ SWITCH, GENERATOR, TORCH = "asyncout.stream", "generator", "torch.cuda.stream"
 ENQUEUE = "enqueue"
 GET = "get_output after arrival"
 LATENCY = "result latency"
+ON_DEVICE = "device time of the copies"
+BEHIND_PRODUCTS = "output ready behind matrix products"
+HELD = "enqueue behind 50 ms of work"
 TIMING = "timing one step"
 SWITCHING = "switching streams"
 
@@ -33,11 +36,35 @@ POLICIES = {FAST: DEFAULT, PRESET: ORIGINAL}
 #: The workload of the steps whose results are waited for.
 LATENCY_WORKLOAD = "decode R=256 K=20"
 
-NAMES = (*names.OUTPUTS, *names.LATENCY_STEPS, names.ONE_STEP)
-QUICK_NAMES = (*names.OUTPUTS_QUICK, *names.LATENCY_STEPS_QUICK, names.ONE_STEP)
+#: Policies whose constructors are timed behind work, each with the one it is compared with.
+HELD_POLICIES = {
+    "pageable, inline": CopyPolicy(memory="pageable"),
+    "pageable, thread": CopyPolicy(memory="pageable", submit="thread"),
+    "pinned, inline": CopyPolicy(),
+    "pinned, thread": CopyPolicy(submit="thread"),
+}
+HELD_PAIRS = (("pageable, thread", "pageable, inline"), ("pinned, thread", "pinned, inline"))
+
+NAMES = (
+    *names.OUTPUTS,
+    *names.LATENCY_STEPS,
+    *names.DEVICE_OUTPUTS,
+    *names.BEHIND,
+    names.ONE_STEP,
+)
+QUICK_NAMES = (
+    *names.OUTPUTS_QUICK,
+    *names.LATENCY_STEPS_QUICK,
+    names.DEVICE_OUTPUTS[0],
+    *names.BEHIND,
+    names.ONE_STEP,
+)
 ARMS = {
     ENQUEUE: (BASELINE, *POLICIES),
     LATENCY: (BASELINE, *POLICIES),
+    ON_DEVICE: (BASELINE, FAST),
+    BEHIND_PRODUCTS: (BASELINE, *POLICIES),
+    HELD: tuple(HELD_POLICIES),
     TIMING: (BASELINE, COLLECTING, OFF),
     SWITCHING: (GENERATOR, SWITCH, TORCH),
 }
@@ -51,6 +78,11 @@ def cells(device: BenchDevice, name: str) -> Iterator[Cell]:
     elif name in names.LATENCY_STEPS:
         if not device.modelled:  # most of it is Python's own time, which is not in the model
             yield _latency(device, name)
+    elif name in names.DEVICE_OUTPUTS:
+        yield _on_device(device, name)
+        yield _behind_products(device, name)
+    elif name in names.BEHIND:
+        yield _held(device, name)
     else:
         yield _outputs(device, name)
 
@@ -82,12 +114,7 @@ def _latency(device: BenchDevice, name: str) -> Cell:
         arm: partial(loops.result_latency, device, step, construct, seconds)
         for arm, construct in _constructors(step).items()
     }
-    return Cell(LATENCY, name, arms, partial(_latency_rows, name))
-
-
-def _latency_rows(name: str, samples: Samples) -> Iterator[Row]:
-    for arm in POLICIES:
-        yield row(LATENCY, name, samples, arm, BASELINE)
+    return Cell(LATENCY, name, arms, partial(_rows_of, LATENCY, name, tuple(POLICIES)))
 
 
 def _output_rows(
@@ -97,6 +124,54 @@ def _output_rows(
         yield row(ENQUEUE, name, enqueue, arm, BASELINE)
         if not device.modelled:  # Python's own time is not in the model
             yield row(GET, name, got.samples(enqueue), arm, BASELINE)
+
+
+def _base_step(device: BenchDevice, name: str) -> Step:
+    return WORKLOADS[name.split(",")[0]].build(device)
+
+
+def _on_device(device: BenchDevice, name: str) -> Cell:
+    step = _base_step(device, name)
+    constructors: dict[str, Callable[[Any], Any]] = {
+        BASELINE: partial(step.enqueue_original, copy=device.main),
+        FAST: partial(step.enqueue, policy=CopyPolicy(streams="single")),
+    }
+    arms = {
+        arm: partial(loops.copies_on_device, device, step, construct)
+        for arm, construct in constructors.items()
+    }
+    return Cell(ON_DEVICE, name, arms, partial(_rows_of, ON_DEVICE, name, (FAST,)))
+
+
+def _behind_products(device: BenchDevice, name: str) -> Cell:
+    step = _base_step(device, name)
+    arms = {
+        arm: partial(loops.late_behind_products, device, step, construct)
+        for arm, construct in _constructors(step).items()
+    }
+    return Cell(
+        BEHIND_PRODUCTS, name, arms, partial(_rows_of, BEHIND_PRODUCTS, name, tuple(POLICIES))
+    )
+
+
+def _rows_of(metric: str, name: str, compared: Sequence[str], samples: Samples) -> Iterator[Row]:
+    for arm in compared:
+        yield row(metric, name, samples, arm, BASELINE)
+
+
+def _held(device: BenchDevice, name: str) -> Cell:
+    step, seconds = _base_step(device, name), names.BEHIND[name]
+    arms = {}
+    for arm, policy in HELD_POLICIES.items():
+        construct = partial(step.enqueue, policy=policy)
+        step.verify(construct(step.prepare()).get_output())
+        arms[arm] = partial(loops.enqueue_behind, device, step, construct, seconds)
+    return Cell(HELD, name, arms, partial(_held_rows, name))
+
+
+def _held_rows(name: str, samples: Samples) -> Iterator[Row]:
+    for arm, baseline in HELD_PAIRS:
+        yield row(HELD, name, samples, arm, baseline)
 
 
 def _timing(device: BenchDevice) -> Cell:

@@ -19,12 +19,17 @@ MEASURED_PLANS = {
     "full": Plan(min_pairs=24, max_pairs=200, half_width=0.01, time_limit_s=4.0, warmup_pairs=3),
 }
 
+#: Where a sample is a batch of many: as few as an interval needs.
+BATCH_PLAN = Plan(min_pairs=6, max_pairs=6, half_width=1.0, time_limit_s=60.0, warmup_pairs=0)
+
 #: Virtual time has no noise: the fewest pairs that an interval needs say it all.
 MODELLED_PLAN = Plan(min_pairs=6, max_pairs=6, half_width=1.0, time_limit_s=60.0, warmup_pairs=1)
 
 
-def plan_for(device: BenchDevice) -> Plan:
+def plan_for(device: BenchDevice, is_batch: bool = False) -> Plan:
     """Choose the plan of this process's mode."""
+    if is_batch:
+        return BATCH_PLAN
     return MODELLED_PLAN if device.modelled else MEASURED_PLANS[mode.current()]
 
 
@@ -44,12 +49,15 @@ class Cell:
         Each runs once and gives one sample.
     rows : callable
         Makes rows of the samples; it may add those of other metrics.
+    is_batch : bool
+        Whether a sample is made of many.
     """
 
     metric: str
     workload: str
     arms: Mapping[str, Callable[[], float]]
     rows: Callable[[Samples], Iterable[Row]]
+    is_batch: bool = False
 
 
 class Question(Protocol):
@@ -79,15 +87,16 @@ def measure_question(question: Question, device: BenchDevice) -> Iterator[Row]:
     for name in question.NAMES if mode.current() == "full" else question.QUICK_NAMES:
         progress.report(f"question {question.QUESTION}, {kind}: {name}")
         for cell in question.cells(device, name):
-            yield from cell.rows(run_arms(device, cell.arms))
+            yield from cell.rows(run_arms(device, cell))
 
 
-def run_arms(device: BenchDevice, arms: Mapping[str, Callable[[], float]]) -> Samples:
-    """Measure arms interleaved, without the garbage collector and without new pinned memory."""
+def run_arms(device: BenchDevice, cell: Cell) -> Samples:
+    """Measure a cell's arms interleaved; no garbage collector and no new pinned memory runs in."""
 
     def region() -> Samples:
         with loops.no_collector(), device.times_only():
-            return measure.measure_many(arms, plan_for(device), clock=device.clock)
+            plan = plan_for(device, cell.is_batch)
+            return measure.measure_many(cell.arms, plan, clock=device.clock)
 
     return without_allocations(device, region)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+import numpy as np
+
 from asyncout import CopyPolicy
 from asyncout.events import waiter_for
 from benchmarks import loops, names
@@ -18,30 +20,58 @@ BLOCK, SPIN, HYBRID = "block", "spin", "hybrid"
 
 WAKE_UP = "wake-up latency"
 CPU_SHARE = "CPU burnt per wait"
+LATE_WAKE_UP = "wake-up latency, 95th percentile"
+JITTERED_CPU_SHARE = "CPU burnt per jittered wait"
 
 #: Waits after which the hybrid one knows its step; an engine's first steps are not its rule.
 WAITS_TO_LEARN = 16
 
-NAMES, QUICK_NAMES = tuple(names.WAITS), names.WAITS_QUICK
-ARMS = {WAKE_UP: (BLOCK, SPIN, HYBRID)}
+#: Most that a jittered wait differs from the mean, as a share of it.
+JITTER = 0.1
+
+#: Every arm waits for the same lengths, drawn from this seed.
+SEED = 20_251_201
+
+NAMES = (*names.WAITS, *names.JITTERED_WAITS)
+QUICK_NAMES = (*names.WAITS_QUICK, *names.JITTERED_WAITS_QUICK)
+ARMS = {WAKE_UP: (BLOCK, SPIN, HYBRID), LATE_WAKE_UP: (BLOCK, SPIN, HYBRID)}
 
 
 def cells(device: BenchDevice, name: str) -> Iterator[Cell]:
-    """Build the one cell of a wait's length."""
+    """Build the one cell of a wait's length: single waits, or batches of jittered ones."""
     shares = SecondValue((BLOCK, SPIN, HYBRID))
     arms = {}
     for wait in (BLOCK, SPIN, HYBRID):
         waiter = waiter_for(CopyPolicy(wait=wait), device.runtime, device.main.device)
-        run = partial(loops.wait_once, device, waiter, names.WAITS[name])
-        for _ in range(WAITS_TO_LEARN if wait == HYBRID else 0):
-            run()
+        if name in names.JITTERED_WAITS:
+            lengths = _jittered(names.JITTERED_WAITS[name])
+            run = partial(loops.wait_often, device, waiter, lengths)
+            loops.wait_often(device, waiter, lengths)
+        else:
+            run = partial(loops.wait_once, device, waiter, names.WAITS[name])
+            for _ in range(WAITS_TO_LEARN if wait == HYBRID else 0):
+                run()
         arms[wait] = shares.arm(wait, run)
-    yield Cell(WAKE_UP, name, arms, partial(_rows, name, shares))
+    if name in names.JITTERED_WAITS:
+        rows = partial(_rows, name, shares, LATE_WAKE_UP, JITTERED_CPU_SHARE)
+        yield Cell(LATE_WAKE_UP, name, arms, rows, is_batch=True)
+    else:
+        yield Cell(WAKE_UP, name, arms, partial(_rows, name, shares, WAKE_UP, CPU_SHARE))
 
 
-def _rows(name: str, shares: SecondValue, late: Samples) -> Iterator[Row]:
+def _jittered(mean: float) -> list[float]:
+    random = np.random.default_rng(SEED)
+    lengths: list[float] = (
+        mean * random.uniform(1 - JITTER, 1 + JITTER, loops.WAITS_IN_A_BATCH)
+    ).tolist()
+    return lengths
+
+
+def _rows(
+    name: str, shares: SecondValue, wake_up: str, cpu_share: str, late: Samples
+) -> Iterator[Row]:
     burnt = shares.samples(late)
     for wait in (SPIN, HYBRID):
-        yield row(WAKE_UP, name, late, wait, BLOCK)
+        yield row(wake_up, name, late, wait, BLOCK)
     for wait in (BLOCK, HYBRID):
-        yield row(CPU_SHARE, name, burnt, wait, SPIN)
+        yield row(cpu_share, name, burnt, wait, SPIN)
