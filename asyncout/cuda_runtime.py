@@ -61,17 +61,20 @@ class CudaRuntime:
         """
         return torch.cuda.Event(enable_timing=timing, blocking=blocking)
 
-    def new_pooled_event(self, *, blocking: bool = False, timing: bool = False) -> Event:
+    def new_pooled_event(
+        self, device: torch.device, *, blocking: bool = False, timing: bool = False
+    ) -> Event:
         """Make an event of the driver's, without torch's object around it."""
-        return DriverEvent(blocking, timing)
+        with torch.cuda.device(device):  # an event belongs to the context that is current
+            return DriverEvent(blocking, timing)
 
-    def recorder(self, device: int) -> Callable[[Any], None]:
+    def recorder(self, device: torch.device) -> Callable[[Any], None]:
         """Give a function that records a pooled event in the current stream of a device."""
-        return recorder(device)
+        return recorder(device.index)
 
-    def current_device(self) -> int:
-        """Give the index of the calling thread's current device."""
-        return _current_device()
+    def current_device(self) -> torch.device:
+        """Give the calling thread's current device."""
+        return torch.device("cuda", _current_device())
 
     def is_capturing(self) -> bool:
         """Whether the current stream is being captured into a CUDA graph."""
@@ -87,13 +90,16 @@ class CudaRuntime:
 
     def submitter(self, main: Any, copy: Any) -> Submit:
         """Give a function that enqueues a step's copies with as few driver calls as can be."""
-        return submitter(main, copy)
+        with torch.cuda.device(copy.device):
+            return submitter(main, copy)
 
     def worker(self, device: torch.device) -> ThreadWorker:
         """Give the one worker of a device, with a stream of its own there."""
         with self._making:
             if device not in self._workers:
-                self._workers[device] = ThreadWorker(torch.cuda.Stream(device))
+                stream = torch.cuda.Stream(device)
+                # A new thread has no context: the first driver call would find none.
+                self._workers[device] = ThreadWorker(stream, self.switch(stream))
             return self._workers[device]
 
     def is_pinned(self, host_tensor: torch.Tensor) -> bool:

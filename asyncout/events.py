@@ -63,6 +63,7 @@ class DriverWait:
 
     def __init__(self, runtime: Runtime, device: torch.device, blocking: bool) -> None:
         self._runtime = runtime
+        self._device = device
         self._blocking = blocking
         self._synchronize = runtime.synchronizer(device)
 
@@ -96,7 +97,7 @@ class PooledWait(DriverWait):
         try:
             return self._free.pop()
         except IndexError:
-            return self._runtime.new_pooled_event(blocking=self._blocking)
+            return self._runtime.new_pooled_event(self._device, blocking=self._blocking)
 
     def recycle(self, event: Event) -> None:
         """Keep it for a later record."""
@@ -123,6 +124,7 @@ class HybridWait:
 
     def __init__(self, runtime: Runtime, device: torch.device) -> None:
         self._runtime = runtime
+        self._device = device
         self._clock = runtime.clock
         self._synchronize = runtime.synchronizer(device)
         #: Free events, by whether a thread spins on them.
@@ -138,7 +140,7 @@ class HybridWait:
         try:
             event = self._free[spins].pop()
         except IndexError:
-            event = self._runtime.new_pooled_event(blocking=not spins)
+            event = self._runtime.new_pooled_event(self._device, blocking=not spins)
             event.spins = spins  # type: ignore[attr-defined]
         event.recorded_at = self._clock()
         return event  # type: ignore[no-any-return]

@@ -113,14 +113,19 @@ class Runtime(Protocol):
     def new_event(self, *, blocking: bool = False, timing: bool = False) -> Event:
         """Make an event; with `blocking` its ``synchronize`` sleeps, else it spins."""
 
-    def new_pooled_event(self, *, blocking: bool = False, timing: bool = False) -> Event:
-        """Make an event to be recorded again and again, as cheaply as can be."""
+    def new_pooled_event(
+        self, device: torch.device, *, blocking: bool = False, timing: bool = False
+    ) -> Event:
+        """Make an event of a device, to be recorded again and again, as cheaply as can be.
 
-    def recorder(self, device: int) -> Callable[[Any], None]:
+        From any thread, whatever device is current there.
+        """
+
+    def recorder(self, device: torch.device) -> Callable[[Any], None]:
         """Give a function that records an event in the current stream of a device."""
 
-    def current_device(self) -> int:
-        """Give the index of the calling thread's current device."""
+    def current_device(self) -> torch.device:
+        """Give the calling thread's current device."""
 
     def is_capturing(self) -> bool:
         """Whether the current stream is being captured into a graph."""

@@ -47,7 +47,7 @@ class _Step:
     ----------
     events : list of Event
         One per mark.
-    device : int
+    device : torch.device
     batch : tuple
     reached : list of int
         Marks of the present step.
@@ -55,8 +55,8 @@ class _Step:
 
     __slots__ = ("_record", "batch", "device", "events", "reached")
 
-    def __init__(self, runtime: Runtime, device: int) -> None:
-        self.events = [runtime.new_pooled_event(timing=True) for _ in MARKS]
+    def __init__(self, runtime: Runtime, device: torch.device) -> None:
+        self.events = [runtime.new_pooled_event(device, timing=True) for _ in MARKS]
         self.device = device
         self.batch = (0, 0, False)
         self.reached: list[int] = []
@@ -93,7 +93,7 @@ class StepTimingCollector:
         self._steps: list[_Step] | None = None
         self._current: _Step | None = None
         #: Steps whose events nobody will read any more, by their device.
-        self._free: dict[int, list[_Step]] = {}
+        self._free: dict[torch.device, list[_Step]] = {}
 
     @contextmanager
     def collect(self) -> Iterator[list[StepTimingSample]]:

@@ -45,14 +45,17 @@ class ThreadWorker:
     ----------
     stream : Stream
         Its own; what jobs enqueue copies on.
+    enter : callable
+        Called first in the thread; makes the stream and its device current there.
 
     Attributes
     ----------
     stream : Stream
     """
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, enter: Callable[[], None]) -> None:
         self.stream = stream
+        self._enter = enter
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
@@ -75,6 +78,7 @@ class ThreadWorker:
             atexit.register(self._finish)
 
     def _work(self) -> None:
+        self._enter()
         while (job := self._jobs.get()) is not None:
             job()
             del job  # it holds an output: not until the next one comes

@@ -14,6 +14,7 @@ from itertools import groupby
 from pathlib import Path
 
 from benchmarks.results import Gain, ResultsError, read
+from benchmarks.targets import TARGETS
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -93,7 +94,10 @@ def as_text(gains: Sequence[Gain]) -> str:
         parts.append(f"\n{machine}, commit {commit[:SHORT_HASH]}, {kind}")
         for question, some in groupby(rows, key=lambda gain: gain.question):
             parts.append(f"\n  {question}. {QUESTIONS[question]}")
-            parts += [f"    {line}" for line in _aligned([_cells(gain) for gain in some])]
+            parts += [f"    {line}" for line in _aligned(HEADER, [_cells(gain) for gain in some])]
+        if targets := _targets(rows):
+            parts.append(f"\n  {TARGETS_TITLE}")
+            parts += [f"    {line}" for line in _aligned(TARGETS_HEADER, targets)]
     return "\n".join(parts)
 
 
@@ -106,18 +110,44 @@ def as_markdown(gains: Sequence[Gain]) -> str:
         parts.append(f"Measured on `{machine}` at commit `{commit[:SHORT_HASH]}`. {HOW_TO_READ}\n")
         for question, some in groupby(rows, key=lambda gain: gain.question):
             parts.append(f"**{question}. {QUESTIONS[question]}**\n")
-            parts.append("| " + " | ".join(HEADER) + " |")
-            parts.append("|" + "---|" * len(HEADER))
-            parts += [
-                "| " + " | ".join(_cells(gain)) + " |"
-                for gain in some
-                if gain.metric not in NOT_IN_README
-            ]
-            parts.append("")
+            shown = [_cells(gain) for gain in some if gain.metric not in NOT_IN_README]
+            parts += [*_markdown_table(HEADER, shown), ""]
+        if targets := _targets(rows):
+            parts += [f"**{TARGETS_TITLE}**\n", *_markdown_table(TARGETS_HEADER, targets), ""]
     return "\n".join(parts).rstrip()
 
 
 HEADER = ("metric", "workload", "arm", "", "baseline", "", "ratio", "bound", "verdict")
+
+
+TARGETS_TITLE = "The default policy's targets"
+TARGETS_HEADER = ("metric", "workload", "ratio", "at most", "", "the limit")
+
+
+def _targets(gains: Sequence[Gain]) -> list[tuple[str, ...]]:
+    """Give a row for each target that was measured in a run."""
+    if any(gain.modelled for gain in gains):
+        return []
+    by_key = {(g.metric, g.workload, g.arm, g.baseline): g.ratio for g in gains}
+    rows = []
+    for target in TARGETS:
+        key = (target.metric, target.workload, target.arm, target.baseline)
+        if (ratio := by_key.get(key)) is not None:
+            is_reached = ratio <= target.ratio
+            said = "reached" if is_reached else "missed"
+            limit = "" if is_reached else target.limit
+            rows.append(
+                (target.metric, target.workload, f"{ratio:.3g}", f"{target.ratio:g}", said, limit)
+            )
+    return rows
+
+
+def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [
+        "| " + " | ".join(header) + " |",
+        "|" + "---|" * len(header),
+        *("| " + " | ".join(row) + " |" for row in rows),
+    ]
 
 
 def _cells(gain: Gain) -> tuple[str, ...]:
@@ -155,9 +185,9 @@ def _by_run(gains: Sequence[Gain]) -> list[tuple[tuple[str, str, bool], list[Gai
     return [(key, list(rows)) for key, rows in groupby(ordered, key=run)]
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    table = [HEADER, *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(HEADER))]
+def _aligned(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    table = [header, *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(header))]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in table

@@ -124,6 +124,22 @@ def test_a_thread_that_never_touched_cuda_gets_the_output(device: BenchDevice) -
     assert got == [[[7]] * 4]
 
 
+def test_a_fresh_thread_and_a_fresh_worker_may_construct(device: BenchDevice) -> None:
+    # The first driver call of a thread without a context fails.
+    device.runtime._workers.clear()
+    got = []
+
+    def construct() -> None:
+        torch.cuda.set_stream(device.main)
+        for policy in (CopyPolicy(submit="thread"), CopyPolicy()):
+            got.append(small_output(device, 8, policy=policy).get_output().sampled_token_ids)
+
+    thread = threading.Thread(target=construct)
+    thread.start()
+    thread.join()
+    assert got == [[[8]] * 4] * 2
+
+
 def test_memory_that_the_caller_freed_is_not_reused_before_it_is_copied(
     device: BenchDevice,
 ) -> None:

@@ -326,17 +326,19 @@ class VirtualMachine:
             self.log(f"{event} = vm.new_event(blocking={blocking}, timing={timing})")
             return event
 
-    def new_pooled_event(self, *, blocking: bool = False, timing: bool = False) -> VirtualEvent:
+    def new_pooled_event(
+        self, device: torch.device, *, blocking: bool = False, timing: bool = False
+    ) -> VirtualEvent:
         """Make an event to be recorded again and again; only the first one costs."""
         return self.new_event(blocking=blocking, timing=timing)
 
-    def recorder(self, device: int) -> Callable[[Any], None]:
+    def recorder(self, device: torch.device) -> Callable[[Any], None]:
         """Give a function that records an event in the current stream of a device."""
-        return lambda event: event.record(self.current_stream(device))
+        return lambda event: event.record(self.current_stream(device.index))
 
-    def current_device(self) -> int:
-        """Give the index of the calling thread's current device."""
-        return self.current_stream().device.index
+    def current_device(self) -> torch.device:
+        """Give the calling thread's current device."""
+        return self.current_stream().device
 
     def is_capturing(self) -> bool:
         """Whether :meth:`begin_capture` was called last."""
@@ -484,7 +486,7 @@ class VirtualMachine:
 
     def follower(self, main: Any, copy: Any) -> Callable[[], None]:
         """Give a function that makes `copy` wait for the present work of `main`."""
-        marker = self.new_pooled_event()
+        marker = self.new_pooled_event(main.device)
 
         def follow() -> None:
             marker.record(main)
