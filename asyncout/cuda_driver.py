@@ -95,6 +95,9 @@ class Driver:
         )
         self.context_current = _function(returns, "cuCtxGetCurrent", pointer)
         self.context_set_current = _function(returns, "cuCtxSetCurrent", pointer)
+        self._device_get = _function(returns, "cuDeviceGet", pointer, ctypes.c_int)
+        self._context_retain = _function(returns, "cuDevicePrimaryCtxRetain", pointer, ctypes.c_int)
+        self._contexts: dict[int, int] = {}
         self._error_name = _function(returns, "cuGetErrorName", ctypes.c_int, pointer)
         # Since CUDA 13; the first form of the call, of 12.8, has one argument more.
         self.copy_batch: Any = None
@@ -111,6 +114,24 @@ class Driver:
             )
         self.attributes = (_CopyAttributes * 1)(_CopyAttributes(SOURCE_IN_STREAM_ORDER))
         self.attribute_starts = (size * 1)(0)
+
+    def context_of(self, device: int) -> int:
+        """Give the context of a device that torch uses there: the primary one."""
+        if device not in self._contexts:
+            number, context = ctypes.c_int(), ctypes.c_void_p()
+            self.check(self._device_get(ctypes.byref(number), device), "cuDeviceGet")
+            retained = self._context_retain(ctypes.byref(context), number)
+            self.check(retained, "cuDevicePrimaryCtxRetain")
+            self._contexts[device] = context.value or 0
+        return self._contexts[device]
+
+    def enter(self, device: int) -> None:
+        """Make a device's context current in the calling thread.
+
+        A new thread has none, and setting torch's device or stream there makes none current
+        while the device is the one that new threads begin with.
+        """
+        self.check(self.context_set_current(self.context_of(device)), "cuCtxSetCurrent")
 
     def check(self, result: int, call: str) -> None:
         """Raise CudaDriverError unless a call's result is success."""
@@ -165,6 +186,8 @@ class DriverEvent:
 
     Parameters
     ----------
+    device : int
+        Made in this device's context, whatever context is current.
     blocking : bool
         Whether ``synchronize`` sleeps; else it spins in the driver.
     timing : bool
@@ -181,18 +204,25 @@ class DriverEvent:
 
     __slots__ = ("_context", "_driver", "_has_timing", "handle", "recorded_at", "spins")
 
-    def __init__(self, blocking: bool, timing: bool = False) -> None:
+    def __init__(self, device: int, blocking: bool, timing: bool = False) -> None:
         self._driver = driver()
         self._has_timing = timing
-        handle, context = ctypes.c_void_p(), ctypes.c_void_p()
+        self.handle = 0
+        self._context = self._driver.context_of(device)
         flags = EVENT_BLOCKING_SYNC if blocking else 0
         if not timing:
             flags |= EVENT_DISABLE_TIMING
-        self.handle = 0
-        self._driver.check(self._driver.context_current(ctypes.byref(context)), "cuCtxGetCurrent")
-        self._driver.check(self._driver.event_create(ctypes.byref(handle), flags), "cuEventCreate")
+        handle, before = ctypes.c_void_p(), ctypes.c_void_p()
+        self._driver.check(self._driver.context_current(ctypes.byref(before)), "cuCtxGetCurrent")
+        if before.value != self._context:
+            self._driver.enter(device)
+        try:
+            made = self._driver.event_create(ctypes.byref(handle), flags)
+        finally:
+            if before.value not in (None, self._context):
+                self._driver.context_set_current(before)
+        self._driver.check(made, "cuEventCreate")
         self.handle = handle.value or 0
-        self._context = context.value
 
     def record(self, stream: Any = None) -> None:
         """Mark the end of the work now in `stream` (default: the current one)."""
@@ -283,7 +313,8 @@ def submitter(main: Any, copy: Any) -> Submit:
 
     `copy` waits for what `main` holds at each call, and not at all when `main` is None.
     """
-    return DriverSubmit(None if main is None else DriverEvent(blocking=False), main, copy)
+    marker = None if main is None else DriverEvent(main.device_index, blocking=False)
+    return DriverSubmit(marker, main, copy)
 
 
 class DriverSubmit:

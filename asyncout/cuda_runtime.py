@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from asyncout.cuda_driver import DriverEvent, recorder, submitter
+from asyncout.cuda_driver import DriverEvent, driver, recorder, submitter
 from asyncout.errors import StreamTypeError
 from asyncout.precise_sleep import precise_sleep
 from asyncout.runtime import Event, Submit
@@ -65,8 +65,7 @@ class CudaRuntime:
         self, device: torch.device, *, blocking: bool = False, timing: bool = False
     ) -> Event:
         """Make an event of the driver's, without torch's object around it."""
-        with torch.cuda.device(device):  # an event belongs to the context that is current
-            return DriverEvent(blocking, timing)
+        return DriverEvent(device.index, blocking, timing)
 
     def recorder(self, device: torch.device) -> Callable[[Any], None]:
         """Give a function that records a pooled event in the current stream of a device."""
@@ -90,17 +89,21 @@ class CudaRuntime:
 
     def submitter(self, main: Any, copy: Any) -> Submit:
         """Give a function that enqueues a step's copies with as few driver calls as can be."""
-        with torch.cuda.device(copy.device):
-            return submitter(main, copy)
+        return submitter(main, copy)
 
     def worker(self, device: torch.device) -> ThreadWorker:
         """Give the one worker of a device, with a stream of its own there."""
         with self._making:
             if device not in self._workers:
                 stream = torch.cuda.Stream(device)
-                # A new thread has no context: the first driver call would find none.
-                self._workers[device] = ThreadWorker(stream, self.switch(stream))
+                enter = partial(self._enter, stream)
+                self._workers[device] = ThreadWorker(stream, enter)
             return self._workers[device]
+
+    def _enter(self, stream: torch.cuda.Stream) -> None:
+        """Make a stream and its context current in a new thread."""
+        self.set_stream(stream)
+        driver().enter(stream.device_index)
 
     def is_pinned(self, host_tensor: torch.Tensor) -> bool:
         """Whether a host tensor's memory is page-locked."""

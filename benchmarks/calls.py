@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from asyncout import hot
-from asyncout.cuda_driver import DriverEvent, DriverSubmit, driver
+from asyncout.cuda_driver import DriverEvent, DriverSubmit, driver, submitter
 from asyncout.landing import BlockPool
 from asyncout.precise_sleep import precise_sleep
 from benchmarks import loops
@@ -77,7 +77,7 @@ def _calls(device: CudaDevice) -> list[tuple[str, Callable[[], Any]]]:
     main_stream, copy = device.main, device.copy
     kept: Any = torch.cuda.Event(blocking=True)
     kept.record(main_stream)
-    pooled = DriverEvent(blocking=False)
+    pooled = DriverEvent(device.main.device.index, blocking=False)
     pooled.record(main_stream)
     calls: list[tuple[str, Callable[[], Any]]] = [
         ("nothing", lambda: None),
@@ -125,8 +125,8 @@ def _copies(device: CudaDevice, count: int) -> list[tuple[str, Callable[[], Any]
     handle = device.copy.cuda_stream  # type: ignore[attr-defined]
     one = driver().copy_to_host
     copies_only = DriverSubmit(None, None, device.copy)
-    event = DriverEvent(blocking=False)
-    submit = DriverSubmit(DriverEvent(blocking=False), device.main, device.copy)
+    event = DriverEvent(device.main.device.index, blocking=False)
+    submit = submitter(device.main, device.copy)
     whole_step: list[tuple[str, Callable[[], Any]]] = [
         (
             f"{count} copies: with wait and event, in Python",

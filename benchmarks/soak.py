@@ -35,7 +35,9 @@ from asyncout import (
 )
 from benchmarks import devices
 from benchmarks.devices import BenchDevice
-from benchmarks.runner import facts, machine
+from benchmarks.runner import facts, machine, repository
+
+ROOT = Path(__file__).resolve().parent.parent
 
 #: Steps of a full run.
 STEPS = 200_000
@@ -99,7 +101,7 @@ class Summary:
 
     Attributes
     ----------
-    machine : str
+    machine, commit : str
     steps, dropped : int
         Outputs constructed; of those, dropped unread.
     mismatches : list of str
@@ -112,6 +114,7 @@ class Summary:
     """
 
     machine: str
+    commit: str
     seed: int
     steps: int = 0
     dropped: int = 0
@@ -297,9 +300,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except devices.NoDeviceError as error:
         print(f"error: {error}; --virtual runs without a GPU", file=sys.stderr)
         return 2
-    summary = Summary(
-        "virtual" if options.virtual else machine.default_name(facts.collect()), options.seed
-    )
+    name = "virtual" if options.virtual else machine.default_name(facts.collect())
+    summary = Summary(name, repository.Repository(ROOT).head, options.seed)
     begin = time.perf_counter()
     Soak(device, summary).run(options.steps, all_policies())
     summary.seconds = round(time.perf_counter() - begin, 1)

@@ -16,7 +16,7 @@ STEPS = 150
 
 
 def run(policies: list[CopyPolicy], steps: int = STEPS) -> Summary:
-    summary = Summary("virtual", seed=3)
+    summary = Summary("virtual", "none", seed=3)
     Soak(devices.virtual_device(), summary).run(steps, policies)
     return summary
 
@@ -57,7 +57,7 @@ def test_a_wait_that_does_not_wait_is_noticed(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_results_that_change_later_are_noticed() -> None:
-    summary = Summary("virtual", seed=3)
+    summary = Summary("virtual", "none", seed=3)
     checked = Soak(devices.virtual_device(), summary)
     checked.run(STEPS, [DEFAULT])
     assert not summary.mismatches
@@ -69,6 +69,6 @@ def test_results_that_change_later_are_noticed() -> None:
 
 def test_pinned_memory_that_grows_is_noticed() -> None:
     for peak, is_good in ((109, True), (111, False)):
-        long = Summary("virtual", 0, soak.STEPS, pinned_peak_first_half=100)
+        long = Summary("virtual", "none", 0, soak.STEPS, pinned_peak_first_half=100)
         long.pinned_peak_second_half = peak
         assert long.is_good == is_good

@@ -11,7 +11,7 @@ from benchmarks.runner.errors import RepositoryError
 PUBLISHED_BRANCH = "main"
 
 #: What asv builds from the commit; benchmarks/ comes from the working tree.
-BUILT_PATHS = ("asyncout", "pyproject.toml")
+BUILT_PATHS = ("asyncout", "pyproject.toml", "setup.py")
 
 
 class Repository:
