@@ -156,6 +156,47 @@ def test_a_copy_that_has_to_wait_holds_up_no_ready_one(vm: VirtualMachine) -> No
     assert is_poison(late)
 
 
+@pytest.mark.parametrize("backlog_is_older", [True, False])
+def test_an_engine_serves_in_the_order_of_becoming_ready(
+    vm: VirtualMachine, backlog_is_older: bool
+) -> None:
+    streams = [vm.stream(), vm.stream()]
+    backlog, short = streams if backlog_is_older else reversed(streams)
+    for index in range(4):
+        vm.kernel(MS, backlog, name=f"long{index}")
+    vm.kernel(MS / 10, short, name="short")
+    vm.synchronize()
+    # long1 became ready when long0 ended, later than the short one.
+    order = [r.name for r in vm.history if r.op == "kernel"]
+    assert order == ["long0", "short", "long1", "long2", "long3"]
+
+
+def test_a_copy_engine_serves_in_the_order_of_becoming_ready(vm: VirtualMachine) -> None:
+    backlog, other = vm.stream(), vm.stream()
+    big, small = vm.empty((5_520_000,), torch.uint8), vm.tensor([1])
+    vm.set_stream(backlog)
+    held = [big.to("cpu", non_blocking=True) for _ in range(3)]
+    vm.busy(MS / 20, other)  # ready in the middle of the first copy
+    vm.set_stream(other)
+    held.append(small.to("cpu", non_blocking=True))
+    vm.synchronize()
+    sizes = [r.num_bytes for r in vm.history if r.op == "d2h"]
+    assert sizes == [big.nbytes, small.nbytes, big.nbytes, big.nbytes]
+
+
+def test_of_what_became_ready_together_an_engine_serves_the_first_enqueued(
+    vm: VirtualMachine,
+) -> None:
+    main, *others = (vm.stream() for _ in range(4))
+    vm.busy(MS, main)
+    for stream in others:
+        stream.wait_stream(main)
+    for index in (2, 0, 1):
+        vm.kernel(MS, others[index], name=str(index))
+    vm.synchronize()
+    assert [r.name for r in vm.history if r.op == "kernel"] == ["busy", "2", "0", "1"]
+
+
 def test_pageable_memory_holds_the_host_and_pinned_does_not(vm: VirtualMachine) -> None:
     source = vm.tensor([5])
     vm.busy(3 * MS)

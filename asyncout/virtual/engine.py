@@ -1,7 +1,8 @@
 """Discrete-event simulation of a device: queues, engines, and the order in which work runs.
 
 An operation waits for its turn in its stream, for the operations it depends on, and
-for its engine. The simulation only moves when somebody asks for it, up to a time or
+for its engine, which serves operations in the order in which they became ready. The
+simulation only moves when somebody asks for it, up to a time or
 until an operation is done; what an operation does to memory happens when it ends.
 """
 
@@ -70,6 +71,7 @@ class Op:
     start: float = 0.0
     end: float = 0.0
     done: bool = False
+    sequence: int = 0
 
 
 class Engine:
@@ -105,7 +107,7 @@ class Simulation:
     def __init__(self, choose: Callable[[int], int] | None = None) -> None:
         self._choose = choose
         self.queues: list[Queue] = []
-        self._ending: list[tuple[float, bool, int, Op, Queue]] = []
+        self._ending: list[tuple[float, int, Op, Queue]] = []
         self._sequence = 0
         self.history: deque[Record] = deque(maxlen=HISTORY_LENGTH)
 
@@ -117,6 +119,8 @@ class Simulation:
 
     def enqueue(self, queue: Queue, op: Op) -> Op:
         """Put an operation at the end of a queue."""
+        self._sequence += 1
+        op.sequence = self._sequence
         op.after = tuple(other for other in op.after if not other.done)
         queue.waiting.append(op)
         queue.last = op
@@ -145,41 +149,39 @@ class Simulation:
         if self._choose is not None:
             self._run_some_choices()
 
-    def _startable(self) -> list[tuple[float, Queue]]:
-        found = []
-        for queue in self.queues:
-            if queue.running is None and queue.waiting:
-                op = queue.waiting[0]
-                if all(other.done for other in op.after):
-                    found.append((self._ready(queue, op), queue))
-        return found
-
-    @staticmethod
-    def _ready(queue: Queue, op: Op) -> float:
-        ready = max(op.enqueued, queue.free_at, *(other.end for other in op.after), 0.0)
-        return ready if op.engine is None else max(ready, op.engine.free_at)
+    def _startable(self) -> list[Queue]:
+        """Give the queues whose first operation waits for nothing but its engine."""
+        return [
+            queue
+            for queue in self.queues
+            if queue.running is None
+            and queue.waiting
+            and all(other.done for other in queue.waiting[0].after)
+        ]
 
     def _step(self, limit: float | None) -> bool:
         """Start or end the one operation that is next in time; False when there is none."""
-        startable = [
-            (start, queue)
-            for start, queue in self._startable()
-            if (engine := queue.waiting[0].engine) is None or engine.running is None
-        ]
-        # Ties: freed memory is taken at once, so that a reader of it always sees it gone.
-        begin = min(startable, key=_order, default=None)
+        begin: tuple[float, float, int] | None = None
+        for candidate in self._startable():
+            op = candidate.waiting[0]
+            if op.engine is not None and op.engine.running is not None:
+                continue
+            ready = _ready(candidate, op)
+            # Whoever has been ready for longest goes first, and of those who became ready
+            # together the one that the host enqueued first.
+            order = (_start(op, ready), ready, op.sequence)
+            if begin is None or order < begin:
+                begin, queue = order, candidate
         if self._ending and (begin is None or self._ending[0][0] <= begin[0]):
-            end, _, _, op, queue = self._ending[0]
+            end, _, ended, its_queue = self._ending[0]
             if limit is not None and end > limit:
                 return False
             heapq.heappop(self._ending)
-            self._finish(op, queue)
+            self._finish(ended, its_queue)
             return True
         if begin is None or (limit is not None and begin[0] > limit):
             return False
-        start, queue = begin
-        op = queue.waiting.popleft()
-        self._begin(op, queue, start)
+        self._begin(queue.waiting.popleft(), queue, begin[0])
         return True
 
     def _begin(self, op: Op, queue: Queue, start: float) -> None:
@@ -187,8 +189,7 @@ class Simulation:
         queue.running = op
         if op.engine is not None:
             op.engine.running = op
-        self._sequence += 1
-        heapq.heappush(self._ending, (op.end, op.kind != "free", self._sequence, op, queue))
+        heapq.heappush(self._ending, (op.end, op.sequence, op, queue))
 
     def _finish(self, op: Op, queue: Queue) -> None:
         if op.engine is not None:
@@ -209,9 +210,9 @@ class Simulation:
         if not startable:
             return False
         assert self._choose is not None
-        _, queue = startable[self._choose(len(startable))]
+        queue = startable[self._choose(len(startable))]
         op = queue.waiting.popleft()
-        self._begin(op, queue, self._ready(queue, op))
+        self._begin(op, queue, _start(op, _ready(queue, op)))
         self._ending.clear()
         self._finish(op, queue)
         return True
@@ -225,6 +226,10 @@ class Simulation:
             self._run_choice()
 
 
-def _order(candidate: tuple[float, Queue]) -> tuple[float, bool]:
-    start, queue = candidate
-    return start, queue.waiting[0].kind != "free"
+def _ready(queue: Queue, op: Op) -> float:
+    """Time since which the first operation of a queue waits for nothing but its engine."""
+    return max(op.enqueued, queue.free_at, *(other.end for other in op.after), 0.0)
+
+
+def _start(op: Op, ready: float) -> float:
+    return ready if op.engine is None else max(ready, op.engine.free_at)
