@@ -224,6 +224,9 @@ class Simulation:
         queue.free_at = op.end
         op.done = True
         op.after = ()
+        if op.effect is not None:
+            op.effect()
+            op.effect = None
         if op.moves:
             self._finished += 1
             op.finished = self._finished

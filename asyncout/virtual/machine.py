@@ -16,7 +16,7 @@ from asyncout.errors import DeviceMismatchError, StreamTypeError
 from asyncout.runtime import BlockCopier, HostBlock
 from asyncout.virtual.engine import Engine, Record, Simulation
 from asyncout.virtual.memory import BlockOrigin, DestructorLock, DeviceMemory, HostMemory
-from asyncout.virtual.order import Move, Op, Use, Uses
+from asyncout.virtual.order import Move, Op, Use, Uses, part_of
 from asyncout.virtual.poison import poison
 from asyncout.virtual.profile import CostProfile
 from asyncout.virtual.program import Program, spell_data, spell_error
@@ -119,6 +119,8 @@ class VirtualMachine:
         self._current = threading.local()
         self._default = [self._new_stream(index) for index in range(devices)]
         self._current_in_program = self._default[0]
+        #: Copies to host memory that an earlier copy, not seen yet, writes to as well.
+        self._overwriting: list[tuple[Op, torch.Tensor]] = []
 
     # --- streams and events: the runtime seam ----------------------------------------------
 
@@ -350,15 +352,14 @@ class VirtualMachine:
         fn: Callable[[], None] | None = None,
         name: str = "kernel",
     ) -> None:
-        """Enqueue a kernel that takes `seconds`, and call `fn` once the host has seen its end."""
+        """Enqueue a kernel that takes `seconds` and calls `fn` when it ends."""
         with self.lock:
             stream = self.current_stream() if stream is None else self.as_stream(stream)
             comment = "" if fn is None else "what it called is not shown"
             self.log(f"vm.kernel({seconds!r}, {stream}, name={name!r})", comment)
             self.call("kernel")
             engine = self._devices[stream.device.index].compute
-            moves = () if fn is None else (Move(fn),)
-            self.enqueue(stream, Op("kernel", name, self.now, engine, seconds, moves=moves))
+            self.enqueue(stream, Op("kernel", name, self.now, engine, seconds, effect=fn))
 
     def run_kernel(
         self,
@@ -391,7 +392,7 @@ class VirtualMachine:
         seconds = self.profile.kernel_s + num_bytes / self.profile.kernel_bytes_per_s
         self.call("kernel")
         engine = self._devices[stream.device.index].compute
-        op = Op("kernel", name, self.now, engine, seconds, num_bytes, (move,))
+        op = Op("kernel", name, self.now, engine, seconds, num_bytes, moves=(move,))
         return self.enqueue(stream, op)
 
     def copy_to_host(
@@ -539,6 +540,7 @@ class VirtualMachine:
             stream, num_bytes = self._stream_for(target), target.nbytes
             op = self._copy("h2d", target.memory.name, num_bytes, stream, bandwidth, [move])
             _use(op, move, target, writes=True)
+            self._use_host(op, [source], writes=False)
             if not (pinned and non_blocking):
                 self._hold(op)
 
@@ -561,7 +563,24 @@ class VirtualMachine:
             self.profile.d2h_pinned_bytes_per_s if pinned else self.profile.d2h_pageable_bytes_per_s
         )
         num_bytes = sum(contents.nbytes for _, contents in pairs)
-        return self._copy("d2h", name, num_bytes, stream, bandwidth, moves)
+        op = self._copy("d2h", name, num_bytes, stream, bandwidth, moves)
+        targets = [target for target, _ in pairs]
+        self._use_host(op, targets, writes=True)
+        return op
+
+    def _use_host(self, op: Op, tensors: Sequence[torch.Tensor], *, writes: bool) -> None:
+        """Note that each move of an operation uses a host tensor, if this machine made it."""
+        noted = []
+        for tensor, move in zip(tensors, op.moves, strict=True):
+            origin = self._host.origin_of(tensor)
+            if origin is not None:
+                use = Use(op, part_of(tensor), writes)
+                move.uses.append(use)
+                noted.append((origin.uses, use))
+                if writes and origin.uses.rewrites(use):
+                    self._overwriting.append((op, tensor))
+        for uses, use in noted:
+            uses.add(use)
 
     def _copy(
         self,
@@ -577,12 +596,22 @@ class VirtualMachine:
         device = self._devices[stream.device.index]
         seconds = self.profile.copy_latency_s + num_bytes / bandwidth
         engine = device.to_host if kind == "d2h" else device.to_device
-        return self.enqueue(stream, Op(kind, name, self.now, engine, seconds, num_bytes, moves))
+        op = Op(kind, name, self.now, engine, seconds, num_bytes, moves=moves)
+        return self.enqueue(stream, op)
 
     def _hold(self, op: Op) -> None:
         self._simulation.run_until_done(op)
         self.spend(max(0.0, op.end - self.now))
+        self._see(op)
+
+    def _see(self, op: Op) -> None:
+        """Let the host know that an operation is done."""
         self._simulation.see(op)
+        if self._overwriting:
+            # Memory that was handed to another copy while this one ran is that one's now.
+            self._overwriting = [pair for pair in self._overwriting if not pair[0].seen]
+            for _, target in self._overwriting:
+                poison(target)
 
     def _stream_for(self, tensor: VirtualTensor) -> VirtualStream:
         stream = self.current_stream()
@@ -644,7 +673,7 @@ class VirtualMachine:
                     self.cpu_time += self.profile.block_cpu_s
                 else:
                     self.spend(op.end + self.profile.spin_wake_s - self.now)
-        self._simulation.see(op)
+        self._see(op)
 
     def wait_for_stream_of(self, tensor: VirtualTensor) -> None:
         """Hold the host until the stream that a kernel on `tensor` would run on is empty."""
@@ -657,7 +686,7 @@ class VirtualMachine:
         self._simulation.run_until(self.now)
         if not op.done or op.end > self.now:
             return False
-        self._simulation.see(op)
+        self._see(op)
         return True
 
     def enqueue(self, stream: VirtualStream, op: Op) -> Op:
@@ -727,9 +756,10 @@ class VirtualMachine:
             arguments.append(f"seed={self._seed!r}")
         if self._choices is not None:
             arguments.append(f"choose=replay({self._choices})")
+        replayed = "" if self._choices is None else ", replay"
         header = [
             "import torch",
-            "from asyncout.virtual import VirtualMachine, replay",
+            f"from asyncout.virtual import VirtualMachine{replayed}",
             f"vm = VirtualMachine({', '.join(arguments)})",
             *(f"{stream} = vm.default_stream({stream.device.index})" for stream in self._default),
         ]
@@ -747,6 +777,10 @@ class VirtualMachine:
             self._current_in_program = stream
             self._program.add(f"vm.assume_stream({stream})")
         self._program.add(line, f"{comment} on {stream}".lstrip())
+
+    def log_results(self, targets: str) -> None:
+        """Name the results of the call that was logged last."""
+        self._program.bind_last(targets)
 
     def log_raised(self) -> None:
         """Say that the call that was logged last has raised."""

@@ -7,8 +7,9 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -60,8 +61,9 @@ class DestructorLock:
             self._deferred.popleft()()
 
 
-class BlockOrigin(NamedTuple):
-    """How the machine made a host block.
+@dataclass(frozen=True)
+class BlockOrigin:
+    """How the machine made a host block, and which copies use it.
 
     Attributes
     ----------
@@ -69,11 +71,13 @@ class BlockOrigin(NamedTuple):
         In the machine's program.
     shape, dtype
         Of its first tensor.
+    uses : Uses
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: torch.dtype
+    uses: Uses = field(default_factory=Uses)
 
 
 class HostMemory:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -51,6 +51,8 @@ class Op:
         What it occupies; None occupies nothing and takes no time.
     seconds : float
         How long.
+    effect : callable, optional
+        Called at its end, whoever knows of it.
     moves : sequence of Move
         What it does to memory, once the host has seen its end.
     after : tuple of Op
@@ -75,6 +77,7 @@ class Op:
     engine: Engine | None = None
     seconds: float = 0.0
     num_bytes: int = 0
+    effect: Callable[[], None] | None = None
     moves: Sequence[Move] = ()
     after: tuple[Op, ...] = ()
     start: float = 0.0
@@ -129,14 +132,35 @@ class Move:
         self.run()
 
 
+class Part(NamedTuple):
+    """Where a tensor lies in its storage; keeps neither alive. Strides and offset in elements."""
+
+    storage_bytes: int
+    element_bytes: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+
+def part_of(tensor: torch.Tensor) -> Part:
+    """Give the part of its storage that a tensor takes."""
+    return Part(
+        tensor.untyped_storage().nbytes(),
+        tensor.element_size(),
+        tuple(tensor.shape),
+        tensor.stride(),
+        int(tensor.storage_offset()),
+    )
+
+
 class Use:
     """One operation's use of a part of a memory.
 
     Attributes
     ----------
     op : Op
-    part : torch.Tensor or None
-        View of the backing memory; None is all of it.
+    part : torch.Tensor, Part or None
+        View of the memory, or where one lies; None is all of it.
     writes : bool
     races : bool
         Whether another operation uses the same part, one of them writes, and neither
@@ -145,7 +169,7 @@ class Use:
 
     __slots__ = ("op", "part", "races", "writes")
 
-    def __init__(self, op: Op, part: torch.Tensor | None, writes: bool) -> None:
+    def __init__(self, op: Op, part: torch.Tensor | Part | None, writes: bool) -> None:
         self.op = op
         self.part = part
         self.writes = writes
@@ -164,6 +188,16 @@ class Uses:
     def __init__(self) -> None:
         self._by_stream: dict[int, list[Use]] = {}
         self._tidy_at = LEAST_USES_TO_TIDY
+
+    def rewrites(self, use: Use) -> bool:
+        """Whether a use, not noted yet, writes to what one that nobody has seen writes to."""
+        return any(
+            other.writes and _overlap(other, use)
+            for earlier in self._by_stream.values()
+            if not earlier[-1].op.seen
+            for other in earlier
+            if not other.op.seen
+        )
 
     def add(self, use: Use) -> None:
         """Note a use, and mark those whose values are not to be relied on for it."""
@@ -187,7 +221,7 @@ class Uses:
 
 def _judge(earlier: Use, later: Use) -> None:
     """Mark what two unordered uses of one memory spoil: values read, or both written."""
-    if not (earlier.writes or later.writes) or not _overlap(earlier.part, later.part):
+    if not (earlier.writes or later.writes) or not _overlap(earlier, later):
         return
     if earlier.writes:
         later.races = True
@@ -195,19 +229,21 @@ def _judge(earlier: Use, later: Use) -> None:
         earlier.races = True
 
 
-def _overlap(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
-    """Whether two views of one storage share a byte. Exact, and slow where they may."""
-    if one is None or other is None:
+def _overlap(one: Use, other: Use) -> bool:
+    """Whether two uses of one memory share a byte. Exact, and slow where they may."""
+    if one.part is None or other.part is None:
         return True
-    if not one.numel() or not other.numel():
+    mine = one.part if isinstance(one.part, Part) else part_of(one.part)
+    its = other.part if isinstance(other.part, Part) else part_of(other.part)
+    if 0 in mine.shape or 0 in its.shape:
         return False
-    touched = torch.zeros(one.untyped_storage().nbytes(), dtype=torch.bool, device="cpu")
-    _bytes_of(one, touched).fill_(True)
-    return bool(_bytes_of(other, touched).any())
+    touched = torch.zeros(mine.storage_bytes, dtype=torch.bool, device="cpu")
+    _bytes_of(mine, touched).fill_(True)
+    return bool(_bytes_of(its, touched).any())
 
 
-def _bytes_of(view: torch.Tensor, storage: torch.Tensor) -> torch.Tensor:
-    """Give the part of `storage`, one element per byte, that a view takes in its own."""
-    size = view.element_size()
-    strides = [stride * size for stride in view.stride()]
-    return storage.as_strided((*view.shape, size), (*strides, 1), view.storage_offset() * size)
+def _bytes_of(part: Part, storage: torch.Tensor) -> torch.Tensor:
+    """Give the elements of `storage`, one for each byte, that a part takes."""
+    size = part.element_bytes
+    strides = [stride * size for stride in part.strides]
+    return storage.as_strided((*part.shape, size), (*strides, 1), part.offset * size)

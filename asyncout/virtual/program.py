@@ -41,10 +41,17 @@ class Program:
     def last_raised(self) -> None:
         """Say that the last call raised: the program goes on behind it."""
         line = self._lines.pop()
+        if line.startswith("try:"):
+            self._lines.append(line)
+            return
         target, assigns, _ = line.partition(" = ")
         if assigns:
             self._unbound.add(target)
         self._lines.append(f"try:\n    {line}\nexcept Exception:\n    pass")
+
+    def bind_last(self, targets: str) -> None:
+        """Give names to the results of the last call."""
+        self._lines.append(f"{targets} = {self._lines.pop()}")
 
     def forget(self, names: list[str]) -> None:
         """Drop the program's references to an object, as the host has."""

@@ -181,11 +181,13 @@ def _kernel(machine: VirtualMachine, func: Any, args: tuple[Any, ...], kwargs: A
         written = _written(func, args, kwargs)
         machine.log_work(call)
         machine.run_kernel(name, lambda: func(*inner_args, **inner_kwargs), tensors, written)
-        return args[0]
+        if not func._schema.returns:
+            return None
+        return kwargs["out"] if "out" in kwargs else args[0]
+    machine.log_work(call)
     try:
         shapes = _shapes(machine, func, tensors[0], inner_args, inner_kwargs)
     except Exception:
-        machine.log_work(call)
         machine.log_raised()
         raise
     index = tensors[0].memory.index
@@ -205,7 +207,7 @@ def _kernel(machine: VirtualMachine, func: Any, args: tuple[Any, ...], kwargs: A
                 target.copy_(value)
 
     targets = [_contents(part) for part in _flat([results])]
-    machine.log_work(f"{spell_results(results)} = {call}")
+    machine.log_results(spell_results(results))
     new = list(_virtual([results]))
     machine.run_kernel(name, effect, [*tensors, *new], new)
     return results
