@@ -213,6 +213,11 @@ def test_an_event_recorded_again_covers_only_what_was_waited_for(vm: VirtualMach
 
 
 @unrelated
+@pytest.mark.guards(
+    "asyncout/virtual/machine.py", "uses.add(Use(op, None, writes=True))", only="[wait]"
+)
+@pytest.mark.guards("asyncout/virtual/machine.py", "tensor.memory.uses.add(use)", only="[wait]")
+@pytest.mark.guards("asyncout/virtual/order.py", "earlier.races = True", only="[wait]")
 def test_a_source_freed_with_nothing_that_orders_it_reads_poison(vm, then) -> None:
     copy, other = vm.stream(), vm.stream()
     source = vm.tensor([1, 2])
@@ -239,6 +244,9 @@ def test_what_was_computed_from_a_lost_source_is_lost_too(vm: VirtualMachine) ->
     assert is_poison(result.cpu())
 
 
+@pytest.mark.guards(
+    "asyncout/virtual/engine.py", "clock = joined(clock, other.known())", only="None-stream"
+)
 @pytest.mark.parametrize("order", ["event", "query", "stream", "record_stream", "kept", "through"])
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])
 def test_a_source_is_read_right_when_something_orders_its_freeing(order: str, seed) -> None:
@@ -268,6 +276,16 @@ def test_a_source_is_read_right_when_something_orders_its_freeing(order: str, se
     del kept
 
 
+@pytest.mark.guards("asyncout/virtual/engine.py", "clock, self._host = joined(clock, host), host")
+def test_the_hosts_wait_orders_all_that_it_enqueues_later(vm: VirtualMachine) -> None:
+    copy = vm.stream()
+    source = late_tensor(vm, [1, 2])
+    vm.current_stream().synchronize()
+    host = copy_on(vm, copy, source)
+    copy.synchronize()
+    assert host.tolist() == [1, 2]
+
+
 def test_of_a_batch_only_the_lost_source_is_poison(vm: VirtualMachine) -> None:
     class Block:
         memory = vm.empty_host((64,), torch.uint8)
@@ -283,6 +301,7 @@ def test_of_a_batch_only_the_lost_source_is_poison(vm: VirtualMachine) -> None:
 
 
 @unrelated
+@pytest.mark.guards("asyncout/virtual/order.py", "later.races = True", only="[time]")
 def test_a_copy_that_no_wait_orders_behind_its_kernel_reads_poison_though_it_ran_later(
     vm, then
 ) -> None:
@@ -339,6 +358,7 @@ def test_a_value_may_go_through_host_memory_in_stream_order(vm: VirtualMachine) 
 
 
 @unrelated
+@pytest.mark.guards("asyncout/virtual/machine.py", "poison(target)", nth=2, only="[wait]")
 def test_a_buffer_handed_to_the_next_copy_before_it_was_read_is_poison(vm, then) -> None:
     other = vm.stream()
     buffer = vm.empty_host((2,), torch.int64)
