@@ -18,7 +18,7 @@ class CountOutOfRangeError(AsyncOutError, ValueError):
 
 
 class StreamTypeError(AsyncOutError, TypeError):
-    """An argument that must be a stream is none, or one of an unknown device."""
+    """An argument that must be a stream (or event) is none, or one of an unknown device."""
 
 
 class DeviceMismatchError(AsyncOutError, ValueError):

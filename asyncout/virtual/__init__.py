@@ -2,9 +2,10 @@
 
 from asyncout.virtual.engine import Record
 from asyncout.virtual.explore import InterleavingError, explore, replay
-from asyncout.virtual.machine import VirtualEvent, VirtualMachine, VirtualStream
-from asyncout.virtual.memory import POISON_BYTE, is_poison
+from asyncout.virtual.machine import VirtualMachine
+from asyncout.virtual.poison import POISON_BYTE, is_poison
 from asyncout.virtual.profile import CostProfile
+from asyncout.virtual.streams import VirtualEvent, VirtualStream
 from asyncout.virtual.tensor import VirtualTensor
 
 __all__ = [

@@ -1,8 +1,10 @@
 """Discrete-event simulation of a device: queues, engines, and the order in which work runs.
 
 An operation waits for its turn in its stream, for the operations it depends on, and
-for its engine. The simulation only moves when somebody asks for it, up to a time or
-until an operation is done; what an operation does to memory happens when it ends.
+for its engine, which serves operations in the order in which they became ready. The
+simulation only moves when somebody asks for it, up to a time or until an operation is
+done. What an operation does to memory happens later still: when the host has seen its
+end, or the end of something that is ordered behind it.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from asyncout.virtual.order import Clock, Op, joined
 
 #: Records kept of what ran; a long loop must not fill memory with them.
 HISTORY_LENGTH = 100_000
@@ -39,39 +42,6 @@ class Record(NamedTuple):
     num_bytes: int
 
 
-@dataclass(eq=False)
-class Op:
-    """One piece of device work.
-
-    Attributes
-    ----------
-    kind, name, num_bytes
-        As in :class:`Record`.
-    engine : object or None
-        What it occupies; None occupies nothing and takes no time.
-    seconds : float
-        How long.
-    enqueued : float
-        Host time of the call: it cannot start earlier.
-    effect : callable, optional
-        What it does to memory, at its end.
-    after : tuple of Op
-        Done before it may start, beside what is ahead of it in its stream.
-    """
-
-    kind: str
-    name: str
-    enqueued: float
-    engine: Engine | None = None
-    seconds: float = 0.0
-    num_bytes: int = 0
-    effect: Callable[[], None] | None = None
-    after: tuple[Op, ...] = ()
-    start: float = 0.0
-    end: float = 0.0
-    done: bool = False
-
-
 class Engine:
     """Something that does one operation at a time: the kernels' processors, or a copy engine."""
 
@@ -82,14 +52,44 @@ class Engine:
 
 
 class Queue:
-    """A stream's operations: first in, first out."""
+    """A stream's operations: first in, first out.
 
-    def __init__(self, name: str) -> None:
+    Attributes
+    ----------
+    waiting : deque of Op
+        Not started.
+    running, last : Op or None
+        Under way; enqueued last.
+    unseen : deque of Op
+        Done, with moves to make when the host has seen it.
+    clock : Clock
+        What the operation enqueued next is ordered behind.
+    """
+
+    def __init__(self, name: str, number: int) -> None:
         self.name = name
+        self.number = number
         self.waiting: deque[Op] = deque()
         self.running: Op | None = None
         self.last: Op | None = None
         self.free_at = 0.0
+        self.unseen: deque[Op] = deque()
+        self.clock: Clock = {}
+        self._count = 0
+        self._host: Clock | None = None
+
+    def append(self, op: Op, host: Clock) -> None:
+        """Put an operation at the end, called by a host that knows what `host` says."""
+        clock = self.clock
+        if self._host is not host:
+            clock, self._host = joined(clock, host), host
+        for other in op.after:
+            clock = joined(clock, other.known())
+        self._count += 1
+        op.stream, op.number, op.clock = self.number, self._count, clock
+        self.clock = clock
+        self.waiting.append(op)
+        self.last = op
 
 
 class Simulation:
@@ -105,21 +105,24 @@ class Simulation:
     def __init__(self, choose: Callable[[int], int] | None = None) -> None:
         self._choose = choose
         self.queues: list[Queue] = []
-        self._ending: list[tuple[float, bool, int, Op, Queue]] = []
+        self._ending: list[tuple[float, int, Op, Queue]] = []
         self._sequence = 0
+        self._finished = 0
+        self._host: Clock = {}
         self.history: deque[Record] = deque(maxlen=HISTORY_LENGTH)
 
     def new_queue(self, name: str) -> Queue:
         """Make a stream's queue."""
-        queue = Queue(name)
+        queue = Queue(name, len(self.queues))
         self.queues.append(queue)
         return queue
 
     def enqueue(self, queue: Queue, op: Op) -> Op:
         """Put an operation at the end of a queue."""
+        self._sequence += 1
+        op.sequence = self._sequence
+        queue.append(op, self._host)
         op.after = tuple(other for other in op.after if not other.done)
-        queue.waiting.append(op)
-        queue.last = op
         return op
 
     def run_until(self, time: float) -> None:
@@ -145,41 +148,65 @@ class Simulation:
         if self._choose is not None:
             self._run_some_choices()
 
-    def _startable(self) -> list[tuple[float, Queue]]:
-        found = []
-        for queue in self.queues:
-            if queue.running is None and queue.waiting:
-                op = queue.waiting[0]
-                if all(other.done for other in op.after):
-                    found.append((self._ready(queue, op), queue))
-        return found
+    def see(self, op: Op) -> None:
+        """Let the host know that an operation is done, and make the moves that this covers.
 
-    @staticmethod
-    def _ready(queue: Queue, op: Op) -> float:
-        ready = max(op.enqueued, queue.free_at, *(other.end for other in op.after), 0.0)
-        return ready if op.engine is None else max(ready, op.engine.free_at)
+        Those are its own and those of all that it is ordered behind, in the order in which
+        they ran. Nothing else moves, however long ago it ran: the host cannot know.
+        """
+        if op.number <= self._host.get(op.stream, 0):
+            return
+        self._host = joined(self._host, op.known())
+        due: list[Op] = []
+        for queue in self.queues:
+            number = self._host.get(queue.number, 0)
+            while queue.unseen and queue.unseen[0].number <= number:
+                due.append(queue.unseen.popleft())
+        due.sort(key=_when_finished)
+        error: Exception | None = None
+        for each in due:
+            moves, each.moves, each.seen = each.moves, (), True
+            for move in moves:
+                try:
+                    move.make()
+                except Exception as raised:
+                    error = error or raised
+        if error is not None:
+            raise error
+
+    def _startable(self) -> list[Queue]:
+        """Give the queues whose first operation waits for nothing but its engine."""
+        return [
+            queue
+            for queue in self.queues
+            if queue.running is None
+            and queue.waiting
+            and all(other.done for other in queue.waiting[0].after)
+        ]
 
     def _step(self, limit: float | None) -> bool:
         """Start or end the one operation that is next in time; False when there is none."""
-        startable = [
-            (start, queue)
-            for start, queue in self._startable()
-            if (engine := queue.waiting[0].engine) is None or engine.running is None
-        ]
-        # Ties: freed memory is taken at once, so that a reader of it always sees it gone.
-        begin = min(startable, key=_order, default=None)
+        begin: tuple[float, float, int] | None = None
+        for candidate in self._startable():
+            op = candidate.waiting[0]
+            if op.engine is not None and op.engine.running is not None:
+                continue
+            ready = _ready(candidate, op)
+            # Whoever has been ready for longest goes first, and of those who became ready
+            # together the one that the host enqueued first.
+            order = (_start(op, ready), ready, op.sequence)
+            if begin is None or order < begin:
+                begin, queue = order, candidate
         if self._ending and (begin is None or self._ending[0][0] <= begin[0]):
-            end, _, _, op, queue = self._ending[0]
+            end, _, ended, its_queue = self._ending[0]
             if limit is not None and end > limit:
                 return False
             heapq.heappop(self._ending)
-            self._finish(op, queue)
+            self._finish(ended, its_queue)
             return True
         if begin is None or (limit is not None and begin[0] > limit):
             return False
-        start, queue = begin
-        op = queue.waiting.popleft()
-        self._begin(op, queue, start)
+        self._begin(queue.waiting.popleft(), queue, begin[0])
         return True
 
     def _begin(self, op: Op, queue: Queue, start: float) -> None:
@@ -187,8 +214,7 @@ class Simulation:
         queue.running = op
         if op.engine is not None:
             op.engine.running = op
-        self._sequence += 1
-        heapq.heappush(self._ending, (op.end, op.kind != "free", self._sequence, op, queue))
+        heapq.heappush(self._ending, (op.end, op.sequence, op, queue))
 
     def _finish(self, op: Op, queue: Queue) -> None:
         if op.engine is not None:
@@ -197,9 +223,14 @@ class Simulation:
         queue.running = None
         queue.free_at = op.end
         op.done = True
+        op.after = ()
         if op.effect is not None:
             op.effect()
-        op.effect, op.after = None, ()
+            op.effect = None
+        if op.moves:
+            self._finished += 1
+            op.finished = self._finished
+            queue.unseen.append(op)
         self.history.append(Record(op.kind, op.name, queue.name, op.start, op.end, op.num_bytes))
 
     # --- any order -----------------------------------------------------------------------
@@ -209,9 +240,9 @@ class Simulation:
         if not startable:
             return False
         assert self._choose is not None
-        _, queue = startable[self._choose(len(startable))]
+        queue = startable[self._choose(len(startable))]
         op = queue.waiting.popleft()
-        self._begin(op, queue, self._ready(queue, op))
+        self._begin(op, queue, _start(op, _ready(queue, op)))
         self._ending.clear()
         self._finish(op, queue)
         return True
@@ -225,6 +256,14 @@ class Simulation:
             self._run_choice()
 
 
-def _order(candidate: tuple[float, Queue]) -> tuple[float, bool]:
-    start, queue = candidate
-    return start, queue.waiting[0].kind != "free"
+def _ready(queue: Queue, op: Op) -> float:
+    """Time since which the first operation of a queue waits for nothing but its engine."""
+    return max(op.enqueued, queue.free_at, *(other.end for other in op.after), 0.0)
+
+
+def _start(op: Op, ready: float) -> float:
+    return ready if op.engine is None else max(ready, op.engine.free_at)
+
+
+def _when_finished(op: Op) -> int:
+    return op.finished

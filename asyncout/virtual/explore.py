@@ -20,13 +20,13 @@ class InterleavingError(AsyncOutError, AssertionError):
     choices : list of int
         Replays the order: ``VirtualMachine(choose=replay(choices))``.
     program : str
-        The host's calls of the failing run, as Python.
+        The host's calls of the failing run, as Python that runs them again in that order.
     """
 
     def __init__(self, cause: BaseException, choices: list[int], program: str) -> None:
         super().__init__(
-            f"{type(cause).__name__}: {cause}\\nin the order given by choices {choices} of the "
-            f"program\\n\\n{program}\\n"
+            f"{type(cause).__name__}: {cause}\nin the order given by choices {choices} of the "
+            f"program\n\n{program}\n"
         )
         self.choices = choices
         self.program = program

@@ -1,53 +1,120 @@
-"""Memory of a virtual machine: poison, page-locked blocks, and what becomes of freed memory."""
+"""Memory of a virtual machine: page-locked host blocks, and device memory until it is freed."""
 
 from __future__ import annotations
 
 import math
+import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 import torch
 
-#: Byte that memory without contents is filled with: no likely token id, count or mask.
-POISON_BYTE = 0xA5
+from asyncout.virtual.order import Uses
+from asyncout.virtual.poison import POISON_BYTE
 
 
-def poison(tensor: torch.Tensor) -> None:
-    """Fill a host tensor's own elements with the poison pattern."""
-    if tensor.numel():
-        num_bytes = tensor.numel() * tensor.element_size()
-        pattern = torch.full((num_bytes,), POISON_BYTE, dtype=torch.uint8, device="cpu")
-        tensor.copy_(pattern.view(tensor.dtype).view(tensor.shape))
+class DestructorLock:
+    """A re-entrant lock that destructors need not wait for.
+
+    What they leave with :meth:`defer` is done at once if nobody holds the lock, else at
+    the latest when it is next taken: never in the middle of another call.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._depth = 0
+        self._deferred: deque[Callable[[], None]] = deque()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+        if self._deferred and self._depth == 1:
+            self._catch_up()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if self._deferred and self._depth == 1:
+                self._catch_up()
+        finally:
+            self._depth -= 1
+            self._lock.release()
+
+    def defer(self, call: Callable[[], None]) -> None:
+        """Call something under the lock, now or soon. Never waits."""
+        self._deferred.append(call)
+        if self._lock.acquire(blocking=False):
+            self._depth += 1
+            self.__exit__(None, None, None)
+
+    def _catch_up(self) -> None:
+        while self._deferred:
+            self._deferred.popleft()()
 
 
-def is_poison(tensor: torch.Tensor) -> bool:
-    """Whether every byte of a host tensor is poison; an empty one holds none."""
-    data = tensor.contiguous().view(-1).view(torch.uint8)
-    return data.numel() > 0 and bool((data == POISON_BYTE).all())
+@dataclass(frozen=True)
+class BlockOrigin:
+    """How the machine made a host block, and which copies use it.
+
+    Attributes
+    ----------
+    name : str
+        In the machine's program.
+    shape, dtype
+        Of its first tensor.
+    uses : Uses
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    uses: Uses = field(default_factory=Uses)
 
 
 class HostMemory:
-    """Makes host tensors and remembers which are page-locked, which plain torch cannot be here."""
+    """Makes host tensors and remembers which are page-locked, which plain torch cannot be here.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    freed : callable
+        Called with a block's name when its last tensor is gone.
+    """
+
+    def __init__(self, freed: Callable[[str], None]) -> None:
+        self._origins: dict[int, BlockOrigin] = {}
         self._pinned: dict[int, int] = {}
+        self._freed = freed
 
-    def empty(
-        self, shape: Sequence[int], dtype: torch.dtype, pinned: bool, poisoned: bool = True
-    ) -> torch.Tensor:
+    def empty(self, origin: BlockOrigin, pinned: bool, poisoned: bool = True) -> torch.Tensor:
         """Make a host tensor that holds poison, or whatever was there."""
-        num_bytes = math.prod(shape) * dtype.itemsize
+        num_bytes = math.prod(origin.shape) * origin.dtype.itemsize
         block = np.empty(max(num_bytes, 1), np.uint8)
         if poisoned:
             block.fill(POISON_BYTE)
+        address = block.ctypes.data
+        self._origins[address] = origin
         if pinned:
-            address = block.ctypes.data
             self._pinned[address] = len(block)
-            # The block goes with the tensor's storage; its address may then be anybody's.
-            weakref.finalize(block, self._pinned.pop, address, None)
-        return torch.from_numpy(block)[:num_bytes].view(dtype).view(tuple(shape))
+        # The block goes with the tensor's storage; its address may then be anybody's.
+        weakref.finalize(block, self._forget, address).atexit = False
+        return torch.from_numpy(block)[:num_bytes].view(origin.dtype).view(origin.shape)
+
+    def _forget(self, address: int) -> None:
+        self._pinned.pop(address, None)
+        self._freed(self._origins.pop(address).name)
+
+    def origin_of(self, tensor: torch.Tensor) -> BlockOrigin | None:
+        """Give the origin of the block that a host tensor is a view of, if it is one of these."""
+        return self._origins.get(tensor.untyped_storage().data_ptr())
 
     def pinned_bytes(self) -> int:
         """Count the bytes that are page-locked now."""
@@ -65,22 +132,28 @@ class DeviceMemory:
     ----------
     index : int
         Device.
-    free : callable
-        Called with `users` when the last view is gone.
+    name : str
+        In the machine's program.
+    freed : callable
+        Called with `users`, `uses` and `views` when the last view is gone.
 
     Attributes
     ----------
     users : list
         Other streams that use the memory (``record_stream``).
-    name : str or None
-        In a machine's program, once it has one there.
+    uses : Uses
+        Operations that use it.
+    views : dict
+        Names of its views in the program, by shape, stride, offset and dtype.
     """
 
-    __slots__ = ("__weakref__", "index", "name", "users")
+    __slots__ = ("__weakref__", "index", "name", "users", "uses", "views")
 
-    def __init__(self, index: int, free: Callable[[list[Any]], None]) -> None:
+    def __init__(self, index: int, name: str, freed: Callable[[Any, Any, Any], None]) -> None:
         self.index = index
-        self.name: str | None = None
+        self.name = name
         self.users: list[Any] = []
+        self.uses = Uses()
+        self.views: dict[Any, str] = {}
         # At the interpreter's end nobody reads it any more.
-        weakref.finalize(self, free, self.users).atexit = False
+        weakref.finalize(self, freed, self.users, self.uses, self.views).atexit = False

@@ -6,10 +6,14 @@ on the current stream, and what crosses between host and device becomes a copy.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._pytree import tree_map
+
+from asyncout.errors import DeviceMismatchError
+from asyncout.virtual.program import spell_call, spell_results
 
 if TYPE_CHECKING:
     from asyncout.virtual.machine import VirtualMachine
@@ -24,12 +28,15 @@ class VirtualTensor(torch.Tensor):
     Attributes
     ----------
     contents : torch.Tensor
-        The backing memory on the CPU, as it is at this point of the simulation.
+        The backing memory on the CPU, as far as the host has seen work done.
+    program_name : str
+        In the machine's program.
     """
 
     contents: torch.Tensor
     machine: VirtualMachine
     memory: DeviceMemory
+    program_name: str
 
     @staticmethod
     def __new__(
@@ -51,13 +58,20 @@ class VirtualTensor(torch.Tensor):
         self.contents = contents
         self.machine = machine
         self.memory = memory
+        # All views of one part of a memory have one name, and the first of them is all of it.
+        part = (contents.shape, contents.stride(), contents.storage_offset(), contents.dtype)
+        name = memory.views.get(part)
+        if name is None:
+            name = machine.new_name("v") if memory.views else memory.name
+            memory.views[part] = name
+        self.program_name = name
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        machine = _machine_of([*args, *kwargs.values()])
+        machine = _machine_of(func, args, kwargs)
         with machine.lock:
             return _dispatch(machine, func, args, kwargs)
 
@@ -73,15 +87,19 @@ class VirtualTensor(torch.Tensor):
         return f"VirtualTensor(shape={tuple(self.shape)}, dtype={self.dtype}, device={self.device})"
 
 
-def _machine_of(values: list[Any]) -> VirtualMachine:
-    for value in values:
-        if isinstance(value, VirtualTensor):
-            return value.machine
-        if isinstance(value, list | tuple):
-            for part in value:
-                if isinstance(part, VirtualTensor):
-                    return part.machine
-    raise TypeError("no virtual tensor among the arguments")
+def _machine_of(func: Any, args: tuple[Any, ...], kwargs: Any) -> VirtualMachine:
+    """Give the one machine of an operation's tensors; refuse those of another one."""
+    tensors = list(_virtual([*args, *kwargs.values()]))
+    if not tensors:
+        raise TypeError(f"{func} has no virtual tensor among its arguments")
+    machine = tensors[0].machine
+    for tensor in tensors:
+        if tensor.machine is not machine:
+            raise DeviceMismatchError(
+                f"{func} mixes tensors of two virtual machines: {tensor!r} is of another one than "
+                f"{tensors[0]!r}; make both with one VirtualMachine, or take one through the host"
+            )
+    return machine
 
 
 def _dispatch(machine: VirtualMachine, func: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -113,7 +131,8 @@ def _copy(
         machine.copy_to_device(target, source, non_blocking)
     else:
         contents, other = target.contents, source.contents
-        machine.run_kernel("copy_", lambda: contents.copy_(other), [target, source])
+        machine.log_work(f"{target.program_name}.copy_({source.program_name})")
+        machine.run_kernel("copy_", lambda: contents.copy_(other), [target, source], [target])
     return target
 
 
@@ -130,17 +149,22 @@ def _contents(value: Any) -> Any:
 
 def _view(machine: VirtualMachine, func: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     base = next(value for value in args if isinstance(value, VirtualTensor))
+    known = len(base.memory.views)
     result = func(*tree_map(_contents, args), **tree_map(_contents, kwargs))
-    return tree_map(
+    views = tree_map(
         lambda part: (
             VirtualTensor(part, machine, base.memory) if isinstance(part, torch.Tensor) else part
         ),
         result,
     )
+    if len(base.memory.views) > known:
+        machine.log(f"{spell_results(views)} = {spell_call(func, args, kwargs)}")
+    return views
 
 
 def _kernel(machine: VirtualMachine, func: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     """Enqueue a computation; its results' shapes are known now, their contents later."""
+    call = spell_call(func, args, kwargs)
     kwargs = {**kwargs, "device": "cpu"} if "device" in kwargs else dict(kwargs)
     kwargs.pop("pin_memory", None)
     # A host tensor among the arguments is read when the kernel is launched.
@@ -150,17 +174,26 @@ def _kernel(machine: VirtualMachine, func: Any, args: tuple[Any, ...], kwargs: A
         ),
         args,
     )
-    touched = [v for v in _flat([*args, *kwargs.values()]) if isinstance(v, VirtualTensor)]
+    tensors = list(_virtual([*args, *kwargs.values()]))
     inner_args, inner_kwargs = tree_map(_contents, args), tree_map(_contents, kwargs)
     name = str(func).removeprefix("aten.")
     if func._schema.is_mutable:
-        machine.run_kernel(name, lambda: func(*inner_args, **inner_kwargs), touched)
-        return args[0]
-    shapes = _shapes(machine, func, inner_args, inner_kwargs)
-    index = touched[0].memory.index
+        written = _written(func, args, kwargs)
+        machine.log_work(call)
+        machine.run_kernel(name, lambda: func(*inner_args, **inner_kwargs), tensors, written)
+        if not func._schema.returns:
+            return None
+        return kwargs["out"] if "out" in kwargs else args[0]
+    machine.log_work(call)
+    try:
+        shapes = _shapes(machine, func, tensors[0], inner_args, inner_kwargs)
+    except Exception:
+        machine.log_raised()
+        raise
+    index = tensors[0].memory.index
     results = tree_map(
         lambda part: (
-            machine.empty(part.shape, part.dtype, index, part.stride())
+            machine.unnamed(part.shape, part.dtype, index, part.stride())
             if isinstance(part, torch.Tensor)
             else part
         ),
@@ -174,12 +207,24 @@ def _kernel(machine: VirtualMachine, func: Any, args: tuple[Any, ...], kwargs: A
                 target.copy_(value)
 
     targets = [_contents(part) for part in _flat([results])]
-    new = [part for part in _flat([results]) if isinstance(part, VirtualTensor)]
-    machine.run_kernel(name, effect, [*touched, *new])
+    machine.log_results(spell_results(results))
+    new = list(_virtual([results]))
+    machine.run_kernel(name, effect, [*tensors, *new], new)
     return results
 
 
-def _shapes(machine: VirtualMachine, func: Any, args: Any, kwargs: Any) -> Any:
+def _written(func: Any, args: tuple[Any, ...], kwargs: Any) -> list[VirtualTensor]:
+    """Give the tensors that an operator writes to, as its schema says."""
+    values = []
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            values.append(args[place] if place < len(args) else kwargs.get(argument.name))
+    return list(_virtual(values))
+
+
+def _shapes(
+    machine: VirtualMachine, func: Any, first: VirtualTensor, args: Any, kwargs: Any
+) -> Any:
     def to_meta(value: Any) -> Any:
         return value.to("meta") if isinstance(value, torch.Tensor) else value
 
@@ -188,8 +233,8 @@ def _shapes(machine: VirtualMachine, func: Any, args: Any, kwargs: Any) -> Any:
         return func(*tree_map(to_meta, args), **tree_map(to_meta, meta_kwargs))
     except (NotImplementedError, RuntimeError):
         # The shape depends on the contents (a boolean index, say): like a real device,
-        # this one has to wait for them.
-        machine.synchronize()
+        # this one has to wait for them, and for what is ahead of them in their stream.
+        machine.wait_for_stream_of(first)
         return func(*args, **kwargs)
 
 
@@ -197,3 +242,12 @@ def _flat(value: Any) -> list[Any]:
     if isinstance(value, list | tuple):
         return [item for part in value for item in _flat(part)]
     return [value]
+
+
+def _virtual(values: Any) -> Iterator[VirtualTensor]:
+    """Find the virtual tensors among an operator's arguments."""
+    for value in values:
+        if isinstance(value, VirtualTensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _virtual(value)
