@@ -40,8 +40,7 @@ class stream:  # lower case: the technique's name for it, used like a function
         global _last
         last_to, last_from, last = _last
         if last_to is to_stream and last_from is from_stream:
-            assert last is not None
-            return last
+            return last  # type: ignore[no-any-return]
         runtime = runtime_of(to_stream)
         if runtime_of(from_stream) is not runtime:
             raise StreamTypeError(
@@ -71,4 +70,4 @@ class stream:  # lower case: the technique's name for it, used like a function
 
 
 #: The last pair and its switch, which has no state: threads and nested blocks may share it.
-_last: tuple[Any, Any, stream | None] = (None, None, None)
+_last: tuple[Any, Any, Any] = (None, None, None)

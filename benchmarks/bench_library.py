@@ -77,7 +77,7 @@ class Held(_Question5):
     metric = "enqueue behind 50 ms of work"
     params = (
         tuple(names.BEHIND),
-        ["pageable, thread / pageable, inline", "pinned, thread / pinned, inline"],
+        ["pageable, thread / pageable", "pageable, batched / pageable", "pinned, thread / pinned"],
     )
 
 
@@ -89,6 +89,8 @@ class HeldModelled(Held):
 
 class StepTiming(_Question5):
     """Host time of the four marks of one timed step."""
+
+    version = "2"  # a collector that has timed steps before
 
     metric = "timing one step"
     params = ([names.ONE_STEP], ["collecting / original", "outside a block / collecting"])
