@@ -14,7 +14,7 @@ BENCH_FLAGS = $(if $(MODE),--mode $(MODE)) $(if $(MACHINE),--machine $(MACHINE))
 # run without it, so that nothing shadows the environment.
 RUN := env -u PYTHONPATH $(PY)
 
-.PHONY: help env test test-gpu guards lint format types smoke bench report preview clean
+.PHONY: help env test test-gpu guards lint format types smoke bench gate report preview clean
 
 help:
 	@echo "make test      every test, each pytest-benchmark once as a test"
@@ -25,6 +25,8 @@ help:
 	@echo "make smoke     both suites on this tree in seconds; nothing is saved"
 	@echo "make bench     measure this commit, publish the pages, print the gains"
 	@echo "               [MODE=quick|full] [MACHINE=name] [ARGS='--commits ALL']"
+	@echo "make gate      is this commit slower than BASE (default: main)? [BASE=commit] [HEAD=commit]"
+	@echo "               exits 0: no; 1: yes; 2: it could not be measured"
 	@echo "make report    the table of gains from results/"
 	@echo "make preview   serve the published pages"
 	@echo "make clean     remove the environments (not the results)"
@@ -67,6 +69,12 @@ smoke: $(READY)
 
 bench: $(READY)
 	$(RUN) -m benchmarks.runner $(BENCH_FLAGS)
+
+# A failed recipe makes make exit with 2. It exits with 1 only when it gets SIGQUIT,
+# which says "slower" here; where that is ignored (a shell's background job), slower is 2.
+gate: $(READY)
+	@$(RUN) -m benchmarks.gate $(if $(BASE),--base $(BASE)) $(if $(HEAD),--head $(HEAD)) $(ARGS); \
+	status=$$?; if [ $$status = 1 ]; then kill -QUIT $$PPID; fi; exit $$status
 
 report: $(READY)
 	$(RUN) -m benchmarks.report $(ARGS)
