@@ -62,16 +62,21 @@ class Dialogue:
         self, name: str, command: Sequence[str], folder: Path, environ: dict[str, str]
     ) -> None:
         self.name = name
-        self._said: IO[bytes] = tempfile.TemporaryFile()  # a pipe would fill and hang it
-        self._process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environ,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._said,
-            start_new_session=True,  # what it starts ends with it
-        )
+        # A pipe that nobody reads would fill and hang it. Closed by close().
+        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            self._process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=environ,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._said,
+                start_new_session=True,  # what it starts ends with it
+            )
+        except OSError:
+            self._said.close()
+            raise
         self._pending = b""
 
     def ask(self, do: str, timeout_s: float, **arguments: Any) -> dict[str, Any]:
