@@ -36,15 +36,15 @@ class PlantedCommit:
     commit : str
         Its full hash.
     plant : Plant or None
-        None: nothing but a comment changed.
+        None: nothing but a comment changed, or it is the first.
     """
 
     commit: str
     plant: Plant | None
 
 
-def clone(repository: Path, folder: Path) -> None:
-    """Clone the repository's checked-out commit with its history.
+def clone(repository: Path, folder: Path) -> PlantedCommit:
+    """Clone the repository with its history; give the checked-out commit.
 
     Raises
     ------
@@ -56,6 +56,7 @@ def clone(repository: Path, folder: Path) -> None:
     # A detached or unnamed commit is not part of what a clone fetches.
     _git(folder, "fetch", "--quiet", str(repository), head)
     _git(folder, "checkout", "--quiet", "-B", BRANCH, head)
+    return PlantedCommit(head, None)
 
 
 def make_commits(folder: Path, changes: Sequence[Plant | None]) -> list[PlantedCommit]:

@@ -8,27 +8,31 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.planted import branch, flagged
-from benchmarks.planted.plants import LATE_WAKE_UP, SLOW_ENQUEUE
+from benchmarks.planted.plants import LATE_WAKE_UP, SLOW_ENQUEUE, Plant
 from benchmarks.runner import commands, facts, machine
 from benchmarks.runner.errors import RunnerError
 
-#: What each commit changes, oldest first; None: a comment. The first is measured too, as the
-#: state before. A step is found with two commits on each side.
+#: What each commit behind the present one changes, oldest first; None: a comment. With at
+#: least two commits on each side of a plant, no lone outlier passes for a step or hides one.
 CHANGES = (None, None, SLOW_ENQUEUE, None, LATE_WAKE_UP, None, None)
 
-#: The smallest branch that shows the same, for a test of this command.
-SMALLEST = (None, SLOW_ENQUEUE, LATE_WAKE_UP, None)
+#: asv's benchmarks that run: both questions that a plant shows in, with all their metrics.
+BENCHMARKS = ("bench_library", "bench_waits")
 
-#: The benchmarks that run: those that a plant shows in.
-BENCHMARKS = ("bench_library.Enqueue", "bench_waits.WakeUp")
+#: The smallest that shows the same, for a test of this command.
+SMALLEST_CHANGES = (SLOW_ENQUEUE, LATE_WAKE_UP, None)
+SMALLEST_BENCHMARKS = ("bench_library.Enqueue", "bench_waits.WakeUp")
 
 ALL_RIGHT, WRONG, NOT_TRIED = 0, 1, 2
 
@@ -41,46 +45,87 @@ def main(arguments: Sequence[str] | None = None, repository: Path = commands.PRO
     options = _parser().parse_args(arguments)
     try:
         found_facts = facts.collect()
-        name = options.machine or machine.default_name(found_facts)
+        trial = Trial(
+            machine=options.machine or machine.default_name(found_facts),
+            modelled="cuda_device" not in found_facts,
+            mode=options.mode,
+            changes=SMALLEST_CHANGES if options.smallest else CHANGES,
+            benchmarks=SMALLEST_BENCHMARKS if options.smallest else BENCHMARKS,
+        )
         with tempfile.TemporaryDirectory(prefix="asyncout-planted-") as scratch:
-            changes = SMALLEST if options.smallest else CHANGES
-            result = _try(repository, Path(scratch), name, options.mode, changes)
+            result = carry_out(trial, repository, Path(scratch))
     except RunnerError as error:
         print(f"error: {error}", file=sys.stderr)
         return NOT_TRIED
-    result = {"device": found_facts.get("cuda_device", "virtual device, modelled"), **result}
-    path = options.output or commands.PROJECT / "results" / name / RESULT
+    except Exception:
+        traceback.print_exc()  # Python's own status for this is 1, which here means "wrong"
+        return NOT_TRIED
+    result = {"device": found_facts.get("cuda_device", "virtual device"), **result}
+    path = options.output or commands.PROJECT / "results" / trial.machine / RESULT
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, ensure_ascii=False) + "\n", encoding="utf-8")
     _show(result)
     return WRONG if result["problems"] else ALL_RIGHT
 
 
-def _try(
-    repository: Path, scratch: Path, name: str, mode: str, changes: Sequence[Any]
-) -> dict[str, Any]:
-    folder = scratch / "clone"
-    branch.clone(repository, folder)
-    base = branch.make_commits(folder, [None])[0]
-    commits = [base, *branch.make_commits(folder, changes)]
-    _publish_branch(folder / "asv.conf.json")
+@dataclass(frozen=True)
+class Trial:
+    """What is planted and measured.
 
-    run = ["benchmarks.runner", "--machine", name, "--mode", mode, "--no-pages"]
-    run += ["--commits", f"{base.commit}^..{branch.BRANCH}"]
-    run += ["--", *(part for benchmark in BENCHMARKS for part in ("--bench", benchmark))]
+    Attributes
+    ----------
+    machine, mode : str
+    modelled : bool
+        Whether there is no GPU, so that only modelled rows can show the plants.
+    changes : tuple of Plant or None
+        What each commit behind the present one changes; None: a comment.
+    benchmarks : tuple of str
+        asv's benchmarks that run, as regular expressions.
+    """
+
+    machine: str
+    modelled: bool
+    mode: str
+    changes: tuple[Plant | None, ...]
+    benchmarks: tuple[str, ...]
+
+
+def carry_out(trial: Trial, repository: Path, scratch: Path) -> dict[str, Any]:
+    """Plant, measure, publish, and say what the regressions got right.
+
+    Raises
+    ------
+    RunnerError
+        A step of it failed.
+    """
+    folder = scratch / "clone"
+    begin = branch.clone(repository, folder)
+    commits = [begin, *branch.make_commits(folder, trial.changes)]
+    # Results of before would put other commits on the pages.
+    for path in (folder / "results").glob("*/"):
+        shutil.rmtree(path)
+    _publish_branch(folder / "asv.conf.json")
+    hashes = scratch / "commits.txt"
+    hashes.write_text("".join(f"{commit.commit}\n" for commit in commits))
+
+    run = ["benchmarks.runner", "--machine", trial.machine, "--mode", trial.mode]
+    run += ["--no-pages", "--commits", f"HASHFILE:{hashes}", "--"]
+    run += [part for name in trial.benchmarks for part in ("--bench", name)]
     _run(run, folder, scratch)
     _run(["asv", "publish"], folder, scratch)
     found = flagged.read(folder / ".asv" / "html")
     return {
-        "machine": name,
-        "mode": mode,
-        "problems": flagged.problems(commits, found),
+        "machine": trial.machine,
+        "modelled": trial.modelled,
+        "mode": trial.mode,
+        "benchmarks": trial.benchmarks,
+        "problems": flagged.problems(commits, found, trial.modelled),
         "commits": flagged.as_object(commits, found),
     }
 
 
 def _publish_branch(configuration: Path) -> None:
-    """Let the clone's pages show its branch and nothing else that was measured before."""
+    """Let the clone's pages show its branch."""
     text = configuration.read_text(encoding="utf-8")
     shown = '"branches": ["main"]'
     if shown not in text:
@@ -121,6 +166,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--machine", help="name in results/; default: made from the hardware")
     parser.add_argument("--output", type=Path, help="file of the result; default: in results/")
     parser.add_argument(
-        "--smallest", action="store_true", help="five commits instead of eight, to test this"
+        "--smallest", action="store_true", help="four commits instead of eight, to test this"
     )
     return parser

@@ -50,7 +50,9 @@ def read(pages: Path) -> dict[str, list[str]]:
     return dict(found)
 
 
-def problems(commits: Sequence[PlantedCommit], found: Mapping[str, Sequence[str]]) -> list[str]:
+def problems(
+    commits: Sequence[PlantedCommit], found: Mapping[str, Sequence[str]], modelled: bool
+) -> list[str]:
     """List what the tracking got wrong; empty if it found all and nothing else.
 
     Parameters
@@ -58,17 +60,18 @@ def problems(commits: Sequence[PlantedCommit], found: Mapping[str, Sequence[str]
     commits : sequence of PlantedCommit
     found : dict
         As from :func:`read`.
+    modelled : bool
+        Whether modelled benchmarks must show the plants. Where there is a GPU, measured ones
+        must.
     """
     wrong = []
     for commit in commits:
-        names = found.get(commit.commit, ())
         if commit.plant is None:
             continue
-        if not any(name.startswith(commit.plant.shows_in) for name in names):
-            wrong.append(
-                f"{commit.commit[:8]} ({commit.plant.name}) is not flagged in "
-                f"{commit.plant.shows_in}*"
-            )
+        benchmark = commit.plant.shows_in + ("Modelled" if modelled else "")
+        names = found.get(commit.commit, ())
+        if not any(name.startswith(f"{benchmark}.") for name in names):
+            wrong.append(f"{commit.commit[:8]} ({commit.plant.name}) is not flagged in {benchmark}")
     planted = {commit.commit for commit in commits if commit.plant is not None}
     for at, names in found.items():
         if at not in planted:

@@ -28,8 +28,8 @@ class Plant:
         The module that it is appended to, from the repository's root.
     code : str
     shows_in : str
-        Start of the names of asv's benchmarks of which one at least must be flagged; the
-        modelled ones' begin the same.
+        asv's class of benchmarks of which one at least must be flagged; "Modelled" behind it
+        gives that of the modelled ones.
     """
 
     name: str
@@ -43,7 +43,7 @@ SLOW_ENQUEUE = Plant(
     name=f"Planted: enqueue takes {ENQUEUE_SHARE:.0%} longer",
     path="asyncout/async_output.py",
     shows_in="bench_library.Enqueue",
-    code=f'''
+    code=f"""
 
 _unplanted_init = AsyncOutput.__init__
 
@@ -64,7 +64,7 @@ def _planted_init(self, output, sampled, counts, main_stream, *rest, **options):
 
 
 AsyncOutput.__init__ = _planted_init
-''',
+""",
 )
 
 #: Each wait is followed by a sleep.
@@ -72,7 +72,7 @@ LATE_WAKE_UP = Plant(
     name=f"Planted: waits end {LATE_S * 1e6:.0f} µs later",
     path="asyncout/events.py",
     shows_in="bench_waits.WakeUp",
-    code=f'''
+    code=f"""
 
 _unplanted_waiter_for = waiter_for
 
@@ -87,5 +87,5 @@ def waiter_for(policy, runtime, device):
 
     waiter.wait = wait
     return waiter
-''',
+""",
 )
