@@ -80,12 +80,13 @@ def problems(
 
 
 def as_object(commits: Sequence[PlantedCommit], found: Mapping[str, Sequence[str]]) -> list[Any]:
-    """Give each commit, what it changes, and what was flagged at it."""
+    """Give each commit, what it changes, and what was flagged at it; the first is the start."""
+    changes = ["a comment" if commit.plant is None else commit.plant.name for commit in commits]
     return [
         {
             "commit": commit.commit,
-            "change": "a comment" if commit.plant is None else commit.plant.name,
+            "change": change,
             "flagged": sorted(found.get(commit.commit, ())),
         }
-        for commit in commits
+        for commit, change in zip(commits, ["nothing: the start", *changes[1:]], strict=True)
     ]
