@@ -41,7 +41,7 @@ def gate(base: dict | None = None, head: dict | None = None, **options) -> round
 
 
 def status(result: rounds.Result) -> int:
-    return verdicts.exit_status(result.judgements)
+    return verdicts.exit_status(result.judgements, result.failure)
 
 
 def verdicts_of(result: rounds.Result) -> list[str]:
@@ -205,6 +205,13 @@ def test_slower_outranks_whatever_failed() -> None:
     assert verdicts.exit_status(rows) == 1
 
 
+def test_a_run_that_ended_early_is_not_green_even_if_all_was_measured() -> None:
+    measured = [Judgement(METRIC, CANNOT_TELL)]
+    assert verdicts.exit_status(measured) == 0
+    assert verdicts.exit_status(measured, "a worker died while it was closed") == 2
+    assert verdicts.exit_status([Judgement(METRIC, SLOWER)], "a worker died") == 1
+
+
 def test_the_catalogue_names_each_metric_once() -> None:
     found = metrics_of(PROBES, modelled=False)
     assert len({(metric.name, metric.workload) for metric in found}) == len(found)
@@ -315,6 +322,22 @@ def test_a_demanded_gpu_that_is_not_there_gives_status_2(
     arguments = ["--base", begin, "--head", unchanged, "--device", "gpu"]
     assert command.main(arguments, folder) == 2
     assert "has no device to measure on" in capsys.readouterr().err
+
+
+@pytest.mark.gpu
+def test_a_commit_against_itself_is_measured_on_the_gpu(
+    planted: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # One pair of processes instead of many: it shows that all can be measured, not the noise.
+    plan = rounds.Plan(processes=1, blocks=13, pairs=1, warm=1, counted=1)
+    monkeypatch.setattr(rounds, "plan_for", lambda modelled, metrics: plan)
+    folder, (begin, unchanged, _) = planted
+    arguments = ["--base", begin, "--head", unchanged, "--device", "gpu"]
+    command.main([*arguments, "--json", str(tmp_path / "j")], folder)
+    found = json.loads((tmp_path / "j").read_text())
+    assert not found["modelled"]
+    assert found["failure"] == ""
+    assert {row["verdict"] for row in found["rows"]} <= set(verdicts.MEASURED)
 
 
 def test_runs_of_a_commit_against_itself_add_up_in_a_file(

@@ -103,7 +103,7 @@ def test_an_error_gives_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.skipif(torch.cuda.is_available(), reason="takes minutes on a GPU: make planted")
 def test_both_plants_are_found_at_their_commit_and_nothing_else(tmp_path: Path) -> None:
     output = tmp_path / "result.jsonl"
-    assert command.main(["--smallest", "--mode", "smoke", "--output", str(output)]) == 0
+    assert command.main(["--smallest", "--output", str(output)]) == 0
     result = json.loads(output.read_text())
     assert result["modelled"]
     assert result["problems"] == []

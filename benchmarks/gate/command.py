@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None, repository: Path = commands.PRO
         status = verdicts.COULD_NOT_MEASURE
     else:
         print(table.as_text(result))
-        status = verdicts.exit_status(result.judgements)
+        status = verdicts.exit_status(result.judgements, result.failure)
         if options.json is not None:
             options.json.write_text(json.dumps(table.as_object(result), indent=1) + "\n")
     print(CLOSING[status], flush=True)

@@ -53,7 +53,8 @@ def main(arguments: Sequence[str] | None = None, repository: Path = commands.PRO
                 repository, commit, commit, options.device, options.time_limit
             )
             print(table.as_text(result), flush=True)
-            if not all(j.verdict in verdicts.MEASURED for j in result.judgements):
+            whole = all(j.verdict in verdicts.MEASURED for j in result.judgements)
+            if result.failure or not whole:
                 raise RunnerError("this run could not measure everything; it is not counted")
             add(path, describe(result, commit, time.monotonic() - begin))
     except RunnerError as error:

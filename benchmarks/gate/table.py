@@ -73,7 +73,7 @@ def as_object(result: Result) -> dict[str, Any]:
         "modelled": result.modelled,
         "confidence": result.confidence,
         "failure": result.failure,
-        "status": verdicts.exit_status(result.judgements),
+        "status": verdicts.exit_status(result.judgements, result.failure),
         "rows": [
             {
                 "metric": judgement.metric.name,

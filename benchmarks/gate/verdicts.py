@@ -125,15 +125,15 @@ def judge(metric: Metric, blocks: Sequence[PairedSamples], confidence: float) ->
     )
 
 
-def exit_status(judgements: Sequence[Judgement]) -> int:
+def exit_status(judgements: Sequence[Judgement], failure: str = "") -> int:
     """Give the command's status.
 
     1 when a metric is slower; else 2 when one could not be measured although it should,
-    or when nothing was measured; else 0.
+    when the run ended early, or when nothing was measured; else 0.
     """
     verdicts = {judgement.verdict for judgement in judgements}
     if SLOWER in verdicts:
         return SOMETHING_SLOWER
-    if verdicts & {FAILED, LOST} or not verdicts & set(MEASURED):
+    if failure or verdicts & {FAILED, LOST} or not verdicts & set(MEASURED):
         return COULD_NOT_MEASURE
     return NOTHING_SLOWER

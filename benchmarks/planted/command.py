@@ -160,9 +160,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--mode", choices=("smoke", "quick", "full"), default="quick", help="default: quick"
-    )
+    parser.add_argument("--mode", choices=("quick", "full"), default="quick", help="default: quick")
     parser.add_argument("--machine", help="name in results/; default: made from the hardware")
     parser.add_argument("--output", type=Path, help="file of the result; default: in results/")
     parser.add_argument(
