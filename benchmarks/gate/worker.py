@@ -9,7 +9,7 @@ Questions
 ``{"do": "greet", "device": "auto" | "gpu" | "virtual"}``
     Answers what it runs on: ``device``, ``modelled``, ``library``, ``torch``.
 ``{"do": "open", "probe": n}``
-    Builds the probe with that index in the catalogue and verifies what arrives.
+    Builds the probe with that index in the catalogue, verifies what arrives, runs it twice.
 ``{"do": "visit", "probe": n, "warm": w, "counted": c}``
     Runs it w + c times; answers ``values``: the median of the c for each metric.
 ``{"do": "close", "probe": n}``
@@ -64,10 +64,11 @@ class Worker:
         }
 
     def open(self, probe: int) -> dict[str, Any]:
-        """Build a probe."""
+        """Build a probe, and rehearse a visit: what is lacking shows here."""
         from benchmarks.gate.probes import sampler_for
 
         self._samplers[probe] = sampler_for(PROBES[probe], self._device)
+        self.visit(probe, warm=1, counted=1)
         return {}
 
     def visit(self, probe: int, warm: int, counted: int) -> dict[str, Any]:
