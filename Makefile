@@ -14,7 +14,8 @@ BENCH_FLAGS = $(if $(MODE),--mode $(MODE)) $(if $(MACHINE),--machine $(MACHINE))
 # run without it, so that nothing shadows the environment.
 RUN := env -u PYTHONPATH $(PY)
 
-.PHONY: help env test test-gpu guards lint format types smoke bench report preview clean
+.PHONY: help env test test-gpu guards lint format types smoke bench gate false-alarms planted noise report preview \
+        pull-results push-results push-pages clean
 
 help:
 	@echo "make test      every test, each pytest-benchmark once as a test"
@@ -25,6 +26,12 @@ help:
 	@echo "make smoke     both suites on this tree in seconds; nothing is saved"
 	@echo "make bench     measure this commit, publish the pages, print the gains"
 	@echo "               [MODE=quick|full] [MACHINE=name] [ARGS='--commits ALL']"
+	@echo "make gate      is this commit slower than BASE (default: main)? [BASE=commit] [HEAD=commit]"
+	@echo "               exits 0: no; 1: yes; 2: it could not be measured"
+	@echo "make false-alarms  the gate on a commit and itself [TIMES=10]"
+	@echo "make planted   plant regressions in a scratch clone: does the tracking find them?"
+	@echo "make noise     which metrics are steady? [ARGS='results-1 results-2 ...']"
+	@echo "make pull-results, push-results, push-pages   branches results and gh-pages of origin"
 	@echo "make report    the table of gains from results/"
 	@echo "make preview   serve the published pages"
 	@echo "make clean     remove the environments (not the results)"
@@ -67,6 +74,33 @@ smoke: $(READY)
 
 bench: $(READY)
 	$(RUN) -m benchmarks.runner $(BENCH_FLAGS)
+
+# A failed recipe makes make exit with 2. It exits with 1 only when it gets SIGQUIT,
+# which says "slower" here; where that is ignored (a shell's background job), slower is 2.
+gate: $(READY)
+	@$(RUN) -m benchmarks.gate $(if $(BASE),--base "$$BASE") $(if $(HEAD),--head "$$HEAD") $(ARGS); \
+	status=$$?; if [ $$status = 1 ]; then kill -QUIT $$PPID; fi; exit $$status
+
+# How often the gate calls a commit slower than itself, noted in results/.
+false-alarms: $(READY)
+	$(RUN) -m benchmarks.gate.false_alarms $(if $(TIMES),--times $(TIMES)) $(ARGS)
+
+# Do asv's regressions find what is planted, and nothing else? Noted in results/.
+planted: $(READY)
+	$(RUN) -m benchmarks.planted $(if $(MODE),--mode $(MODE)) $(if $(MACHINE),--machine $(MACHINE)) $(ARGS)
+
+noise: $(READY)
+	$(RUN) -m benchmarks.noise $(or $(ARGS),results)
+
+# For a machine that measures by itself: results and pages live on branches of their own.
+pull-results: $(READY)
+	$(RUN) -m benchmarks.runner.branches pull results results
+
+push-results: $(READY)
+	$(RUN) -m benchmarks.runner.branches push results results
+
+push-pages: $(READY)
+	$(RUN) -m benchmarks.runner.branches push .asv/html gh-pages
 
 report: $(READY)
 	$(RUN) -m benchmarks.report $(ARGS)

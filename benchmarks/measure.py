@@ -154,12 +154,12 @@ def measure_many(
     """
     names = list(arms)
     for index in range(plan.warmup_pairs):
-        for name in _order(names, index):
+        for name in turns(names, index):
             arms[name]()
     samples: dict[str, list[float]] = {name: [] for name in names}
     begin, next_look = clock(), plan.min_pairs
     for index in range(plan.max_pairs):
-        for name in _order(names, index):
+        for name in turns(names, index):
             samples[name].append(arms[name]())
         rounds = index + 1
         if rounds < plan.min_pairs:
@@ -184,7 +184,8 @@ def measure_pairs(
     return PairedSamples(samples["arm"], samples["baseline"])
 
 
-def _order(names: Sequence[str], index: int) -> list[str]:
+def turns(names: Sequence[str], index: int) -> list[str]:
+    """Give the order of a round: A B, then B A, and each pair of rounds begins one later."""
     first = (index // 2) % len(names)
     turned = [*names[first:], *names[:first]]
     return turned if index % 2 == 0 else turned[::-1]

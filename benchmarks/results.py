@@ -43,6 +43,8 @@ class Gain:
     pairs : int
     machine, commit : str
     modelled : bool
+    benchmark : str
+        asv's class, such as "bench_waits.WakeUp".
     """
 
     question: int
@@ -62,6 +64,7 @@ class Gain:
     machine: str
     commit: str
     modelled: bool
+    benchmark: str = ""
 
 
 def machines(folder: Path) -> list[str]:
@@ -155,6 +158,7 @@ def _gains(results: Any, machine: str, classes: dict[str, type[suite.Grid]]) -> 
                 machine=machine,
                 commit=results.commit_hash,
                 modelled=grid.modelled,
+                benchmark=name,
                 **_compare(pairs),
             )
 

@@ -1,0 +1,382 @@
+"""The gate: its status in each case, its statistics, and a planted commit from end to end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.gate import builds, command, false_alarms, rounds, table, verdicts
+from benchmarks.gate.catalogue import PROBES, Metric, Probe, metrics_of
+from benchmarks.gate.dialogue import Dialogue
+from benchmarks.gate.errors import BuildError, GateError
+from benchmarks.gate.rounds import BASE, HEAD
+from benchmarks.gate.verdicts import FAILED, LOST, NOT_AVAILABLE, Judgement
+from benchmarks.measure import CANNOT_TELL, FASTER, SLOWER, PairedSamples, SampleCountError
+from benchmarks.planted import branch
+from benchmarks.planted.plants import LATE_WAKE_UP, SLOW_ENQUEUE
+from benchmarks.runner import commands
+
+FAKE = Path(__file__).with_name("fake_worker.py")
+TWO = (
+    Probe("output", "w", (Metric("enqueue", "w", 0.05), Metric("get", "w", 0.05, False))),
+    Probe("timing", "w", (Metric("timing", "w", 0.05),)),
+)
+METRIC = Metric("enqueue", "w", 0.05)
+
+
+def gate(base: dict | None = None, head: dict | None = None, **options) -> rounds.Result:
+    """Run the gate on fake workers."""
+    wanted = {BASE: base or {}, HEAD: head or {}}
+
+    def start(side: str) -> Dialogue:
+        arguments = [sys.executable, "-S", str(FAKE), side, json.dumps(wanted[side])]
+        return Dialogue(f"the {side}'s worker", arguments, FAKE.parent, commands.environ())
+
+    return rounds.compare(start, TWO, **options)
+
+
+def status(result: rounds.Result) -> int:
+    return verdicts.exit_status(result.judgements, result.failure)
+
+
+def verdicts_of(result: rounds.Result) -> list[str]:
+    return [judgement.verdict for judgement in result.judgements]
+
+
+# --- the status in each case --------------------------------------------------------------------
+
+
+def test_a_slower_commit_gives_status_1() -> None:
+    result = gate(head={"factor": 1.3})
+    assert verdicts_of(result) == [SLOWER] * 3
+    assert status(result) == 1
+    assert result.judgements[0].ratio == pytest.approx(1.3)
+    assert "slower" in table.as_text(result)
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, CANNOT_TELL), (0.7, FASTER)])
+def test_a_commit_that_is_not_slower_gives_status_0(factor: float, verdict: str) -> None:
+    result = gate(head={"factor": factor})
+    assert verdicts_of(result) == [verdict] * 3
+    assert status(result) == 0
+
+
+def test_a_change_within_the_least_effect_is_no_verdict() -> None:
+    assert verdicts_of(gate(head={"factor": 1.04})) == [CANNOT_TELL] * 3
+
+
+@pytest.mark.parametrize("when", ["greet", "open", "visit", "close"])
+@pytest.mark.parametrize("side", ["base", "head"])
+def test_a_worker_that_dies_gives_status_2_and_its_last_words(side: str, when: str) -> None:
+    arguments = {side: {"dies": when}}
+    if when == "greet":
+        with pytest.raises(GateError, match=r"status 7 when asked to 'greet'.*\n.*off the bus"):
+            gate(**arguments)
+        return
+    result = gate(**arguments)
+    assert status(result) == 2
+    assert set(verdicts_of(result)) == {FAILED}
+    assert f"the {side}'s worker ended with status 7" in result.failure
+    assert "off the bus" in table.as_text(result)
+
+
+def test_a_worker_that_hangs_is_ended_and_gives_status_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "VISIT_TIMEOUT_S", 0.3)
+    result = gate(head={"hangs": "visit"})
+    assert status(result) == 2
+    assert "did not answer 'visit' in 0.3 s and was ended" in result.failure
+
+
+def test_an_answer_that_cannot_be_read_gives_status_2() -> None:
+    result = gate(base={"babbles": "visit"})
+    assert status(result) == 2
+    assert "gave no answer to 'visit' but b'not JSON'" in result.failure
+
+
+def test_a_feature_that_the_base_lacks_is_not_available_and_no_failure() -> None:
+    result = gate(base={"lacks": [0]})
+    assert verdicts_of(result) == [NOT_AVAILABLE, NOT_AVAILABLE, CANNOT_TELL]
+    assert status(result) == 0
+    assert "n/a: base: ImportError: no such name" in table.as_text(result)
+
+
+def test_a_feature_that_the_head_alone_lacks_is_lost_and_gives_status_2() -> None:
+    result = gate(head={"lacks": [1]})
+    assert verdicts_of(result) == [CANNOT_TELL, CANNOT_TELL, LOST]
+    assert status(result) == 2
+
+
+def test_nothing_measured_gives_status_2() -> None:
+    result = gate(base={"lacks": [0, 1]}, head={"lacks": [0, 1]})
+    assert set(verdicts_of(result)) == {NOT_AVAILABLE}
+    assert status(result) == 2
+    assert verdicts.exit_status([]) == 2
+
+
+def test_wrong_bytes_give_status_2_unless_something_else_is_slower() -> None:
+    assert status(gate(head={"breaks": [0]})) == 2
+    assert verdicts_of(gate(head={"breaks": [0]})) == [FAILED, FAILED, CANNOT_TELL]
+    assert status(gate(head={"breaks": [0], "factor": 1.3})) == 1
+
+
+def test_a_missing_device_is_an_error_of_its_own() -> None:
+    with pytest.raises(GateError, match=r"the base's worker has no device.*no CUDA device"):
+        gate(base={"no_device": True}, head={"no_device": True})
+
+
+def test_workers_on_different_devices_are_refused() -> None:
+    with pytest.raises(GateError, match="one worker found a GPU and the other did not"):
+        gate(base={"virtual": True})
+
+
+def test_a_run_that_would_not_end_in_time_gives_status_2() -> None:
+    result = gate(time_limit_s=0.0)
+    assert status(result) == 2
+    assert "0 s do not suffice: 1 of" in result.failure
+
+
+def test_modelled_rows_need_one_pair_of_processes_and_leave_out_what_is_not_modelled() -> None:
+    result = gate(base={"virtual": True}, head={"virtual": True, "factor": 1.3})
+    assert [(j.metric.name, j.verdict) for j in result.judgements] == [
+        ("enqueue", SLOWER),
+        ("timing", SLOWER),
+    ]
+    assert "MODELLED" in table.as_text(result)
+    assert table.MODELLED_NOTE in table.as_text(result)
+
+
+# --- statistics -----------------------------------------------------------------------------------
+
+
+def test_the_chances_of_all_metrics_add_up_to_the_false_alarm_at_most() -> None:
+    assert verdicts.corrected_confidence(1) == pytest.approx(0.95)
+    assert verdicts.corrected_confidence(12) == pytest.approx(1 - 0.05 / 12)
+    assert verdicts.blocks_needed(0.95) == 6
+    assert verdicts.blocks_needed(verdicts.corrected_confidence(12)) == 9
+
+
+@pytest.mark.parametrize("spare", [0, 1])
+def test_many_equal_metrics_rarely_alarm_and_would_often_without_the_correction(
+    spare: int,
+) -> None:
+    # Each pair of processes has an offset of its own, which more pairs do not cancel.
+    metrics, runs = 12, 300
+    metric = Metric("m", "w", min_effect=0.0)
+    corrected = verdicts.corrected_confidence(metrics)
+    count = verdicts.blocks_needed(corrected, spare)
+    random = np.random.default_rng(spare)
+    alarms = {corrected: 0, 0.95: 0}
+    for _ in range(runs):
+        offsets = random.lognormal(0.0, 0.03, (metrics, count, 1))
+        arms = offsets * random.lognormal(0.0, 0.05, (metrics, count, 6))
+        blocks = [
+            [PairedSamples(tuple(pairs), (1.0,) * 6) for pairs in one_metric] for one_metric in arms
+        ]
+        for confidence in alarms:
+            found = [verdicts.judge(metric, one, confidence).verdict for one in blocks]
+            alarms[confidence] += SLOWER in found
+    assert alarms[corrected] / runs < 0.05
+    assert alarms[0.95] / runs > 0.10
+
+
+def test_a_block_counts_once_however_many_pairs_it_has() -> None:
+    # Pairs of two processes only: a thousand of them are no more than two blocks.
+    blocks = [PairedSamples((1.2,) * 500, (1.0,) * 500)] * 2
+    with pytest.raises(SampleCountError):
+        verdicts.judge(METRIC, blocks, 0.95)
+
+
+def test_one_odd_pair_of_processes_neither_makes_nor_hides_a_verdict() -> None:
+    confidence = verdicts.corrected_confidence(12)
+    count = verdicts.blocks_needed(confidence, spare=1)
+    usual, odd = PairedSamples((1.3,), (1.0,)), PairedSamples((0.8,), (1.0,))
+    assert verdicts.judge(METRIC, [usual] * (count - 1) + [odd], confidence).verdict == SLOWER
+    usual, odd = PairedSamples((1.0,), (1.0,)), PairedSamples((9.0,), (1.0,))
+    assert verdicts.judge(METRIC, [usual] * (count - 1) + [odd], confidence).verdict == CANNOT_TELL
+
+
+def test_slower_outranks_whatever_failed() -> None:
+    rows = [Judgement(METRIC, FAILED), Judgement(METRIC, SLOWER), Judgement(METRIC, FASTER)]
+    assert verdicts.exit_status(rows) == 1
+
+
+def test_a_run_that_ended_early_is_not_green_even_if_all_was_measured() -> None:
+    measured = [Judgement(METRIC, CANNOT_TELL)]
+    assert verdicts.exit_status(measured) == 0
+    assert verdicts.exit_status(measured, "a worker died while it was closed") == 2
+    assert verdicts.exit_status([Judgement(METRIC, SLOWER)], "a worker died") == 1
+
+
+def test_the_catalogue_names_each_metric_once() -> None:
+    found = metrics_of(PROBES, modelled=False)
+    assert len({(metric.name, metric.workload) for metric in found}) == len(found)
+    assert set(metrics_of(PROBES, modelled=True)) < set(found)
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_a_commit_that_is_not_there_gives_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--base", "no-such-commit"]) == 2
+    printed = capsys.readouterr()
+    assert "names no commit" in printed.err
+    assert "could not measure" in printed.out
+
+
+def test_an_error_that_nobody_expected_gives_status_2_and_not_pythons_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(command, "compare_commits", fail)
+    assert command.main([]) == 2
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def make_repository(folder: Path, pyproject: str) -> Path:
+    folder.mkdir()
+    (folder / "pyproject.toml").write_text(pyproject)
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run([*git, "init", "-q", "--initial-branch=main"], cwd=folder, check=True)
+    subprocess.run([*git, "add", "."], cwd=folder, check=True)
+    subprocess.run([*git, "commit", "-qm", "1"], cwd=folder, check=True)
+    return folder
+
+
+def test_a_commit_that_cannot_be_built_gives_status_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository = make_repository(tmp_path / "r", "this is no TOML")
+    assert command.main([], repository) == 2
+    assert "cannot be built; the last that was said" in capsys.readouterr().err
+    with pytest.raises(BuildError):  # a build that failed is not kept as one that is there
+        builds.environment_for(repository, builds.resolve(repository, "main"))
+
+
+def test_a_commit_without_the_library_gives_status_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = '[project]\nname = "other"\nversion = "1"\n[tool.setuptools]\npackages = []\n'
+    repository = make_repository(tmp_path / "r", text)
+    assert command.main([], repository) == 2
+    assert "asyncout is not installed in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("status", [0, 1, 2])
+def test_make_exits_with_the_gates_status(tmp_path: Path, status: int) -> None:
+    makefile = (commands.PROJECT / "Makefile").read_text()
+    recipe = makefile[makefile.index("gate: $(READY)") :].partition("\n\n")[0]
+    (tmp_path / "Makefile").write_text(f"RUN := sh -c 'exit {status}'\n{recipe}\n")
+    done = subprocess.run(["make", "gate"], cwd=tmp_path, capture_output=True)
+    assert done.returncode == status
+
+
+# --- from end to end, on the virtual device -------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A clone with the present commit, an unchanged one, and one with both plants."""
+    folder = tmp_path_factory.mktemp("gate") / "clone"
+    begin = branch.clone(commands.PROJECT, folder)
+    made = branch.make_commits(folder, [None, SLOW_ENQUEUE, LATE_WAKE_UP])
+    return folder, [begin.commit, made[0].commit, made[2].commit]
+
+
+def test_a_planted_commit_is_slower_in_what_was_planted_and_in_nothing_else(
+    planted: tuple[Path, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, (begin, _, slow) = planted
+    arguments = ["--device", "virtual", "--json", str(tmp_path / "j")]
+    assert command.main(["--base", begin, "--head", slow, *arguments], folder) == 1
+    rows = json.loads((tmp_path / "j").read_text())["rows"]
+    slower = {row["metric"] for row in rows if row["verdict"] == SLOWER}
+    assert {"enqueue", "wake-up latency"} <= slower <= {"enqueue", "wake-up latency", "step time"}
+    enqueue = [row["ratio"] for row in rows if row["metric"] == "enqueue"]
+    assert enqueue == [pytest.approx(1.3, abs=0.01)] * 3
+    assert "gate: SLOWER" in capsys.readouterr().out
+
+
+def test_an_unchanged_commit_gives_status_0(
+    planted: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, (begin, unchanged, _) = planted
+    arguments = ["--base", begin, "--head", unchanged, "--device", "virtual"]
+    assert command.main(arguments, folder) == 0
+    assert "gate: nothing is slower" in capsys.readouterr().out
+
+
+def test_a_demanded_gpu_that_is_not_there_gives_status_2(
+    planted: tuple[Path, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    folder, (begin, unchanged, _) = planted
+    arguments = ["--base", begin, "--head", unchanged, "--device", "gpu"]
+    assert command.main(arguments, folder) == 2
+    assert "has no device to measure on" in capsys.readouterr().err
+
+
+@pytest.mark.gpu
+def test_a_commit_against_itself_is_measured_on_the_gpu(
+    planted: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # One pair of processes instead of many: it shows that all can be measured, not the noise.
+    plan = rounds.Plan(processes=1, blocks=13, pairs=1, warm=1, counted=1)
+    monkeypatch.setattr(rounds, "plan_for", lambda modelled, metrics: plan)
+    folder, (begin, unchanged, _) = planted
+    arguments = ["--base", begin, "--head", unchanged, "--device", "gpu"]
+    command.main([*arguments, "--json", str(tmp_path / "j")], folder)
+    found = json.loads((tmp_path / "j").read_text())
+    assert not found["modelled"]
+    assert found["failure"] == ""
+    assert {row["verdict"] for row in found["rows"]} <= set(verdicts.MEASURED)
+
+
+def test_runs_of_a_commit_against_itself_add_up_in_a_file(
+    planted: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    folder, (begin, _, _) = planted
+    path = tmp_path / "results" / "alarms.jsonl"
+    arguments = ["--commit", begin, "--device", "virtual", "--output", str(path), "--times", "1"]
+    assert false_alarms.main(arguments, folder) == 0
+    assert false_alarms.main(arguments, folder) == 0
+    found, runs = false_alarms.read(path)
+    assert (found["runs"], found["runs_with_alarm"], len(runs)) == (2, 0, 2)
+
+
+# --- the file of false alarms ---------------------------------------------------------------------
+
+
+def run_of(result: rounds.Result, commit: str = "c" * 40) -> dict:
+    return false_alarms.describe(result, commit, 1.0)
+
+
+def test_alarms_are_counted_by_run_and_by_metric(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    false_alarms.add(path, run_of(gate()))
+    false_alarms.add(path, run_of(gate(head={"factor": 1.3})))
+    found, runs = false_alarms.read(path)
+    assert (found["runs"], found["runs_with_alarm"]) == (2, 1)
+    assert runs[1]["alarms"] == ["enqueue, w", "get, w", "timing, w"]
+    assert "1 of 2 runs called it slower" in false_alarms.as_text(found)
+
+
+def test_runs_of_another_commit_and_edited_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    result = gate()
+    false_alarms.add(path, run_of(result))
+    with pytest.raises(false_alarms.ResultFileError, match="another commit, device or method"):
+        false_alarms.add(path, run_of(result, "d" * 40))
+    text = path.read_text()
+    for damaged in (text[:-40], text.replace('"runs": 1', '"runs": 9'), "{}\n", ""):
+        path.write_text(damaged)
+        with pytest.raises(false_alarms.ResultFileError):
+            false_alarms.read(path)

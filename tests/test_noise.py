@@ -1,0 +1,157 @@
+"""What the noise between runs says of each metric, on runs whose noise is known."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from asv.results import Results
+
+from benchmarks import noise
+from benchmarks.noise import ABSOLUTE, DROP, RATIO, NoiseError
+from benchmarks.results import Gain
+
+#: Between-run noise of arm and of what arm and baseline share, by workload.
+NOISES = {"steady": (0.004, 0.0), "drifting": (0.004, 0.2), "wild": (0.3, 0.0)}
+
+
+def gain(workload: str, arm: float, baseline: float, modelled: bool = False) -> Gain:
+    return Gain(
+        question=3,
+        workload=workload,
+        arm="hybrid",
+        baseline="block",
+        metric="wake-up latency",
+        unit="seconds",
+        arm_value=arm,
+        baseline_value=baseline,
+        ratio=arm / baseline if baseline > 0 else None,
+        low=None,
+        high=None,
+        bound=None,
+        verdict="cannot tell",
+        pairs=12,
+        machine="box",
+        commit="c" * 40,
+        modelled=modelled,
+        benchmark="bench_waits.WakeUpModelled" if modelled else "bench_waits.WakeUp",
+    )
+
+
+def runs_of(count: int = 8) -> list[list[Gain]]:
+    random = np.random.default_rng(3)
+    runs = []
+    for _ in range(count):
+        run = [gain("steady", 1.0, 1.0, modelled=True)]
+        for workload, (own, shared) in NOISES.items():
+            common = 1 + shared * random.standard_normal()
+            arm = common * (1 + own * random.standard_normal())
+            run.append(gain(workload, arm, common))
+        runs.append(run)
+    return runs
+
+
+def by_workload(found: list[noise.Noise]) -> dict[str, noise.Noise]:
+    return {one.workload: one for one in found if not one.modelled}
+
+
+def test_steady_metrics_are_tracked_by_value_drifting_ones_as_ratios_and_wild_ones_not() -> None:
+    found = by_workload(noise.analyse(runs_of()))
+    assert {name: one.decision for name, one in found.items()} == {
+        "steady": ABSOLUTE,
+        "drifting": RATIO,
+        "wild": DROP,
+    }
+    assert found["wild"].threshold is None
+    assert found["drifting"].arm > 0.1 > 0.02 > found["drifting"].ratio
+
+
+def test_the_threshold_follows_from_the_spread_and_is_never_below_the_least() -> None:
+    assert noise.decide(0.0, math.nan) == (ABSOLUTE, 0.05)
+    assert noise.decide(0.0151, math.nan) == (ABSOLUTE, pytest.approx(0.07))
+    assert noise.decide(0.021, 0.02) == (RATIO, pytest.approx(0.08))
+    assert noise.decide(0.021, math.nan) == (DROP, None)
+    assert noise.decide(0.021, math.nan, steady=0.03) == (ABSOLUTE, pytest.approx(0.09))
+
+
+def test_a_spread_sees_a_lone_jump_and_has_no_share_of_what_is_not_above_zero() -> None:
+    assert noise.spread([1.0] * 7 + [1.4]) == pytest.approx(0.1)
+    assert noise.spread([1.0, 1.01, 0.99, 1.02, 0.98]) == pytest.approx(0.0148, abs=1e-4)
+    assert math.isnan(noise.spread([-1.0, 0.0, 1.0]))
+
+
+def test_the_configuration_tracks_each_metric_in_one_way_only() -> None:
+    found = noise.configuration(noise.analyse(runs_of()))
+    thresholds = found["regressions_thresholds"]
+    untracked = found["regressions_first_commits"]
+    assert set(untracked.values()) == {None}
+
+    def is_tracked(entry: str) -> bool:
+        assert any(re.match(pattern, entry) for pattern in thresholds) or any(
+            re.match(pattern, entry) for pattern in untracked
+        )
+        return not any(re.match(pattern, entry) for pattern in untracked)
+
+    def tracked(workload: str, name: str = "WakeUp") -> list[str]:
+        parameters = f"('{workload}', 'hybrid / block')"
+        methods = ("track_arm", "track_ratio", "track_baseline")
+        return [m for m in methods if is_tracked(f"bench_waits.{name}.{m}{parameters}")]
+
+    assert tracked("steady") == ["track_arm"]
+    assert tracked("drifting") == ["track_ratio"]
+    assert tracked("wild") == []
+    assert tracked("steady", "WakeUpModelled") == ["track_arm"]
+    json.dumps(found, allow_nan=False)
+
+
+def test_runs_that_say_nothing_of_noise_are_refused() -> None:
+    runs = runs_of()
+    with pytest.raises(NoiseError, match="4 runs say nothing"):
+        noise.analyse(runs[:4])
+    with pytest.raises(NoiseError, match="the same run is given twice"):
+        noise.analyse([*runs, runs[0]])
+    modelled = [[one for one in run if one.modelled] for run in runs]
+    assert noise.analyse(modelled)[0].arm == 0  # virtual time repeats itself
+
+
+def test_a_metric_that_a_run_lacks_has_no_threshold() -> None:
+    runs = runs_of()
+    runs[3] = [one for one in runs[3] if one.workload != "drifting"]
+    assert "drifting" not in by_workload(noise.analyse(runs))
+
+
+def save(folder: Path, commit: str, factor: float) -> None:
+    machine = folder / "box"
+    machine.mkdir(parents=True, exist_ok=True)
+    (machine / "machine.json").write_text(json.dumps({"machine": "box", "version": 1}))
+    saved = Results({"machine": "box"}, {}, commit, 1, "3.12", "env", {})
+    for method, value in (("track_arm", factor), ("track_baseline", 1.0)):
+        key = f"bench_waits.WakeUp.{method}"
+        saved._results[key] = [value]
+        saved._samples[key] = [[value + 1e-6 * index for index in range(8)]]
+        saved._benchmark_params[key] = [["'1 ms'"], ["'hybrid / block'"]]
+        saved._stats[key] = [None]
+    saved.save(str(folder))
+
+
+def test_runs_are_read_from_folders_or_from_commits_of_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commits = [f"{number}" * 40 for number in range(5)]
+    for number, commit in enumerate(commits):
+        save(tmp_path / "together", commit, 1 + 0.001 * number)
+        save(tmp_path / f"alone-{number}", "c" * 40, 1 + 0.001 * number)
+    output = tmp_path / "noise.json"
+    together = [str(tmp_path / "together"), "--commits", *commits, "--json", str(output)]
+    assert noise.main(together) == 0
+    assert json.loads(output.read_text())["rows"][0]["decision"] == ABSOLUTE
+    first = capsys.readouterr().out
+    assert noise.main([str(tmp_path / f"alone-{number}") for number in range(5)]) == 0
+    assert capsys.readouterr().out == first
+    assert "tracked by value: 1, as a ratio: 0, not at all: 0" in first
+    assert noise.main([str(tmp_path / "together")]) == 1
+    assert "1 runs say nothing" in capsys.readouterr().err
