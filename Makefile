@@ -14,11 +14,12 @@ BENCH_FLAGS = $(if $(MODE),--mode $(MODE)) $(if $(MACHINE),--machine $(MACHINE))
 # run without it, so that nothing shadows the environment.
 RUN := env -u PYTHONPATH $(PY)
 
-.PHONY: help env test test-gpu guards lint format types smoke bench gate false-alarms planted noise report preview \
+.PHONY: help env test test-python test-gpu guards lint format types smoke bench gate false-alarms planted noise report preview \
         pull-results push-results push-pages clean
 
 help:
 	@echo "make test      every test, each pytest-benchmark once as a test"
+	@echo "make test-python  the library's tests again, without its compiled loops"
 	@echo "make test-gpu  the tests that need a GPU; fails if none could run"
 	@echo "make guards    remove each guarded line of the library and see a test fail"
 	@echo "make lint      ruff: format and lint"
@@ -51,6 +52,12 @@ $(LINT_READY): $(READY)
 
 test: $(READY)
 	$(RUN) -m pytest $(ARGS)
+
+# The library's tests again without the compiled loops, as where there is no compiler.
+test-python: $(READY)
+	ASYNCOUT_PURE_PYTHON=1 $(RUN) -m pytest -q tests/test_async_output.py tests/test_hot.py \
+	  tests/test_landing.py tests/test_outputs.py tests/test_pooling_output.py \
+	  tests/test_step_timing.py tests/test_worker.py $(ARGS)
 
 test-gpu: $(READY)
 	ASYNCOUT_REQUIRE_GPU=1 $(RUN) -m pytest -m gpu $(ARGS)

@@ -293,7 +293,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--virtual", action="store_true", help="on the virtual device")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the summary as JSON")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the summary as a line of JSON")
     options = parser.parse_args(arguments)
     try:
         device = devices.virtual_device() if options.virtual else devices.cuda_device()
@@ -305,7 +305,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begin = time.perf_counter()
     Soak(device, summary).run(options.steps, all_policies())
     summary.seconds = round(time.perf_counter() - begin, 1)
-    text = json.dumps(asdict(summary), indent=1)
+    text = json.dumps(asdict(summary))
     print(text)
     if options.save is not None:
         options.save.write_text(text + "\n", encoding="utf-8")
