@@ -185,7 +185,7 @@ def _compare(pairs: PairedSamples) -> dict[str, Any]:
             "verdict": compared.verdict,
         }
     # A difference may be zero or less, and then has no ratio; its sign still tells.
-    low, high = measure.median_interval(
+    low, high = measure.dependent_interval(
         [a - b for a, b in zip(pairs.arm, pairs.baseline, strict=True)]
     )
     verdict = "faster" if high < 0 else "slower" if low > 0 else CANNOT_TELL
