@@ -18,7 +18,10 @@ from benchmarks.conditions import (
     measure_steadily,
 )
 from benchmarks.dependence import inflation
+from benchmarks.devices import VirtualDevice
+from benchmarks.grids import plans
 from benchmarks.measure import dependent_interval, median_interval
+from benchmarks.runner import mode, progress
 from benchmarks.runner.facts import parse_nvidia_smi, throttle_counters
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
@@ -217,3 +220,28 @@ def test_noise_that_stays_gives_nothing_rather_than_something_wrong() -> None:
     assert measure_steadily(lambda: 1, lambda _: noise + noise, said.append) is None
     assert len(said) == ATTEMPTS
     assert "noise; noise" in said[0]
+
+
+class RealDevice(VirtualDevice):
+    """A virtual device that says it is none, so that what it measures is judged."""
+
+    modelled = False
+
+
+def cell_of(times) -> plans.Cell:
+    values = iter(times)
+    arms = {"baseline": lambda: next(values), "arm": lambda: 1.0}
+    return plans.Cell("step time", "decode", arms, lambda samples: [])
+
+
+def test_a_grid_measures_a_noisy_cell_again_and_gives_it_up_in_the_end(tmp_path, monkeypatch):
+    monkeypatch.setenv(mode.VARIABLE, "quick")
+    monkeypatch.setenv(progress.VARIABLE, str(tmp_path / "progress"))
+    quiet, noise = [1.0] * 200, list(np.random.default_rng(0).lognormal(0, 2, 1000))
+    assert plans.measure_cell(RealDevice(), cell_of([*noise[:26], *quiet])) is not None
+    assert plans.measure_cell(RealDevice(), cell_of(noise)) is None
+    lines = (tmp_path / "progress").read_text().splitlines()
+    assert len(lines) == 1 + ATTEMPTS
+    assert lines[0].startswith("step time, decode: discarded: the machine is noisy")
+    # What the virtual device computes is not judged.
+    assert plans.measure_cell(VirtualDevice(), cell_of(noise)) is not None
