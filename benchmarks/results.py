@@ -43,6 +43,9 @@ class Gain:
     pairs : int
     machine, commit : str
     modelled : bool
+    arm_interval, baseline_interval : (float, float) or None
+        95 % intervals of the medians, in `unit`; they hold the drift that cancels in the
+        ratio, so a verdict never comes from them.
     """
 
     question: int
@@ -62,6 +65,8 @@ class Gain:
     machine: str
     commit: str
     modelled: bool
+    arm_interval: tuple[float, float] | None = None
+    baseline_interval: tuple[float, float] | None = None
 
 
 def machines(folder: Path) -> list[str]:
@@ -155,6 +160,8 @@ def _gains(results: Any, machine: str, classes: dict[str, type[suite.Grid]]) -> 
                 machine=machine,
                 commit=results.commit_hash,
                 modelled=grid.modelled,
+                arm_interval=measure.dependent_interval(pairs.arm),
+                baseline_interval=measure.dependent_interval(pairs.baseline),
                 **_compare(pairs),
             )
 
