@@ -14,7 +14,7 @@ BENCH_FLAGS = $(if $(MODE),--mode $(MODE)) $(if $(MACHINE),--machine $(MACHINE))
 # run without it, so that nothing shadows the environment.
 RUN := env -u PYTHONPATH $(PY)
 
-.PHONY: help env test test-gpu guards lint format types smoke bench report preview clean
+.PHONY: help env test test-gpu guards lint format types smoke bench report trace preview clean
 
 help:
 	@echo "make test      every test, each pytest-benchmark once as a test"
@@ -25,7 +25,9 @@ help:
 	@echo "make smoke     both suites on this tree in seconds; nothing is saved"
 	@echo "make bench     measure this commit, publish the pages, print the gains"
 	@echo "               [MODE=quick|full] [MACHINE=name] [ARGS='--commits ALL']"
-	@echo "make report    the table of gains from results/"
+	@echo "make report    the table of gains, pictures and pages from results/"
+	@echo "make trace     trace steps under two policies, for Perfetto and as a picture"
+	@echo "               MACHINE=name"
 	@echo "make preview   serve the published pages"
 	@echo "make clean     remove the environments (not the results)"
 	@echo "PYTHON=/path/to/python chooses the Python, and with it the torch"
@@ -68,8 +70,14 @@ smoke: $(READY)
 bench: $(READY)
 	$(RUN) -m benchmarks.runner $(BENCH_FLAGS)
 
+# --json is for the table alone: what is drawn says nothing on the standard output.
 report: $(READY)
 	$(RUN) -m benchmarks.report $(ARGS)
+	$(RUN) -m benchmarks.pictures $(filter-out --json,$(ARGS))
+
+trace: $(READY)
+	@test -n "$(MACHINE)" || { echo "error: name the machine: make trace MACHINE=name" >&2; exit 1; }
+	$(RUN) -m benchmarks.trace --out results/$(MACHINE)/pictures $(ARGS)
 
 preview: $(READY)
 	$(RUN) -m asv preview

@@ -79,10 +79,13 @@ class Timeline:
         The policy, in words.
     spans : tuple of Span
         By their start.
+    length : float or None
+        Seconds that a cut covers; None for what was not cut.
     """
 
     label: str
     spans: tuple[Span, ...]
+    length: float | None = None
 
     def of_kind(self, *kinds: str) -> list[Span]:
         """Give the spans of some kinds."""
@@ -124,11 +127,13 @@ class Timeline:
             for span in self.spans
             if span.end > begin and span.start < end
         ]
-        return Timeline(self.label, tuple(inside))
+        return Timeline(self.label, tuple(inside), end - begin)
 
     @property
     def duration(self) -> float:
-        """Seconds from 0 to the last end."""
+        """Seconds that it covers: a cut's length, or from 0 to the last end."""
+        if self.length is not None:
+            return self.length
         return max((span.end for span in self.spans), default=0.0)
 
     def overlap(self) -> float:

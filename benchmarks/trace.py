@@ -10,14 +10,14 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
-from asyncout import DEFAULT, CopyPolicy, disable_nvtx, enable_nvtx
-from asyncout.ranges import RangeMarker
+from asyncout import DEFAULT, CopyPolicy
 from asyncout.virtual import CostProfile, VirtualMachine
 from benchmarks import devices, timeline
 from benchmarks.devices import BenchDevice, VirtualDevice
@@ -28,10 +28,10 @@ from benchmarks.workloads import WORKLOADS, Step
 
 #: The policies that are shown, by their labels: everything on one stream, and the default.
 POLICIES = {
-    "one stream, block": CopyPolicy(
+    "one stream, blocking wait": CopyPolicy(
         streams="single", memory="pinned", wait="block", copies="per_tensor"
     ),
-    "the default policy": DEFAULT,
+    "default policy": DEFAULT,
 }
 
 #: An output whose copy is large enough to be seen beside a step, and is one that engines have.
@@ -51,6 +51,29 @@ WARM_UP_STEPS = 24
 MATRIX, ROWS = 8192, 256
 
 TRACE_FILE = "trace.json.gz"
+
+
+class Marker(Protocol):
+    """Opens and closes ranges, as the library's own ranges need it."""
+
+    def range_push(self, msg: str) -> Any:
+        """Open a range inside those that are open."""
+
+    def range_pop(self) -> Any:
+        """Close the range that was opened last."""
+
+
+@contextmanager
+def library_ranges(marker: Marker) -> Iterator[None]:
+    """Have the library's own ranges inside this block."""
+    # Here, not above: asv imports this module beside commits that have no ranges.
+    from asyncout import disable_nvtx, enable_nvtx
+
+    enable_nvtx(marker)
+    try:
+        yield
+    finally:
+        disable_nvtx()
 
 
 class ProfilerRanges:
@@ -129,7 +152,7 @@ def run_loop(
     step: Step,
     policy: CopyPolicy,
     load: Callable[[], None],
-    marker: RangeMarker,
+    marker: Marker,
 ) -> None:
     """Run :data:`STEPS` steps that are read one later, with a range around each launch.
 
@@ -164,11 +187,8 @@ def record_modelled(workload: str, profile: CostProfile) -> dict[str, Any]:
                 run_loop(device, step, policy, load, marker)
             marker.spans.clear()
             began = device.clock()
-            enable_nvtx(marker)
-            try:
+            with library_ranges(marker):
                 run_loop(device, step, policy, load, marker)
-            finally:
-                disable_nvtx()
         spans = [*marker.spans, *_device_spans(device, began)]
         spans.sort(key=lambda span: (span.start, -span.end))
         timelines.append(Timeline(label, tuple(spans)))
@@ -192,18 +212,14 @@ def record_measured(workload: str) -> dict[str, Any]:
     step, load = WORKLOADS[workload].build(device), DecodeLoad(COMPUTE_S)
     marker = ProfilerRanges()
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-    enable_nvtx(marker)
-    try:
-        with torch.profiler.profile(activities=activities) as profiler:
-            for label, policy in POLICIES.items():
-                # Inside the profile: its own first events are slow.
-                for _ in range(WARM_UP_STEPS // STEPS + 1):
-                    run_loop(device, step, policy, load, marker)
-                marker.range_push(timeline.SECTION + label)
+    with library_ranges(marker), torch.profiler.profile(activities=activities) as profiler:
+        for label, policy in POLICIES.items():
+            # Inside the profile: its own first events are slow.
+            for _ in range(WARM_UP_STEPS // STEPS + 1):
                 run_loop(device, step, policy, load, marker)
-                marker.range_pop()
-    finally:
-        disable_nvtx()
+            marker.range_push(timeline.SECTION + label)
+            run_loop(device, step, policy, load, marker)
+            marker.range_pop()
     with tempfile.TemporaryDirectory(prefix="asyncout-trace-") as folder:
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))

@@ -102,7 +102,7 @@ def draw(gains: Sequence[Gain], profile: CostProfile) -> Picture:
     alt = (
         "Three panels of modelled curves with measured points: the share of time saved by a second "
         "stream against the copy's own time, by pinned memory against size, and by spin and hybrid "
-        f"waits against the time to the event. {message}."
+        "waits against the time to the event."
     )
     return Picture("breakeven", figure, message, alt)
 

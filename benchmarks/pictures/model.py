@@ -8,19 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import torch
 
-from asyncout import CopyPolicy
+from asyncout import AsyncPoolingOutput, CopyPolicy, ModelRunnerOutput
 from asyncout.events import waiter_for
 from asyncout.transfer import copy_to_pageable, copy_to_pinned
 from asyncout.virtual import CostProfile, VirtualMachine
 from benchmarks import loops
 from benchmarks.devices import VirtualDevice
-from benchmarks.workloads import PooledStep
 
-#: Bytes of the outputs and copies along a curve: powers of four from 4 KiB to 64 MiB.
-SIZES = tuple(4 << 10 << 2 * power for power in range(8))
+#: Bytes of the outputs and copies along a curve: powers of two from 4 KiB to 256 MiB.
+SIZES = tuple(4 << 10 << power for power in range(17))
 
 #: Kernel times of the steps that curves are drawn for, seconds: a host-bound step, a small
 #: model's, the measured one, a large model's.
@@ -65,6 +65,37 @@ class Curve:
         return found
 
 
+class SizedStep:
+    """A step whose output is so many bytes of one request; nobody reads what they are.
+
+    Parameters
+    ----------
+    device : VirtualDevice
+    num_bytes : int
+    """
+
+    def __init__(self, device: VirtualDevice, num_bytes: int) -> None:
+        self.num_bytes = num_bytes
+        self._device = device
+        self._output = device.machine.empty((1, num_bytes), torch.uint8)
+
+    def prepare(self) -> ModelRunnerOutput:
+        """Make a fresh object to fill in."""
+        return ModelRunnerOutput(req_ids=["request"], req_id_to_index={"request": 0})
+
+    def enqueue(self, runner_output: ModelRunnerOutput, policy: CopyPolicy) -> Any:
+        """Construct the library's output."""
+        main, copy = self._device.main, self._device.copy
+        return AsyncPoolingOutput(runner_output, self._output, [True], main, copy, policy=policy)
+
+    def enqueue_original(self, runner_output: ModelRunnerOutput) -> Any:
+        """There is none: a curve compares the library's policies."""
+        raise TypeError("the original's output is no part of any curve")
+
+    def verify(self, result: ModelRunnerOutput) -> None:
+        """Do nothing: only times matter here."""
+
+
 def second_stream(profile: CostProfile) -> list[Curve]:
     """Model what a second stream saves of a step, by the copy's own time, for each step length."""
     one, two = (CopyPolicy(streams=streams, wait="spin") for streams in ("single", "dual"))
@@ -72,7 +103,7 @@ def second_stream(profile: CostProfile) -> list[Curve]:
     saved: dict[float, list[float]] = {seconds: [] for seconds in STEPS_S}
     for size in SIZES:
         device = VirtualDevice(VirtualMachine(profile))
-        step = PooledStep(device, 1, size // 4, torch.float32)
+        step = SizedStep(device, size)
         with device.times_only():
             alone.append(loops.copy_alone(device, step, one))
             for seconds in STEPS_S:

@@ -81,7 +81,7 @@ def draw(trace: Trace, first: int = FIRST, shown: int = SHOWN) -> Picture:
     axes.set_xlabel("milliseconds from the first launch")
     _legend(axes, {span.kind for cut in cuts for span in cut.spans})
     listed = "; ".join(
-        f"{cut.label}: {rows.short(cut.duration)}, {rows.percent(cut.overlap())} of the copying "
+        f"{cut.label}: {rows.short(cut.duration)}, {_whole_percent(cut.overlap())} of the copying "
         "beside kernels"
         for cut in cuts
     )
@@ -136,10 +136,14 @@ def _legend(axes: Any, kinds: set[str]) -> None:
     )
 
 
+def _whole_percent(share: float) -> str:
+    return f"{100 * share:.0f}{rows.GAP}%"
+
+
 def _message(cuts: list[Timeline], shown: int) -> str:
-    parts = [f"{rows.short(cut.duration)} with {cut.label}" for cut in cuts]
+    parts = [f"{rows.short(cut.duration)} ({cut.label})" for cut in cuts]
     text = f"{shown} steps take {' and '.join(parts)}"
     if len(cuts) != 2:
         return text
-    before, after = (rows.percent(cut.overlap()) for cut in cuts)
+    before, after = (_whole_percent(cut.overlap()) for cut in cuts)
     return f"{text}; {after} of the copying runs beside kernels instead of {before}"
