@@ -66,7 +66,7 @@ class Judgement:
         return Judgement((*self.reasons, *other.reasons))
 
     def __str__(self) -> str:
-        return "discarded: " + "; ".join(self.reasons) if self.reasons else "kept"
+        return f"to be discarded: {'; '.join(self.reasons)}" if self.reasons else "kept"
 
 
 def judge_clocks(before: Facts, after: Facts, seconds: float | None = None) -> Judgement:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from benchmarks.dependence import inflation
 from benchmarks.devices import VirtualDevice
 from benchmarks.grids import plans
 from benchmarks.measure import dependent_interval, median_interval
-from benchmarks.runner import mode, progress
+from benchmarks.runner import driver, mode, progress
 from benchmarks.runner.facts import parse_nvidia_smi, throttle_counters
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
@@ -209,8 +210,8 @@ def test_a_discarded_measurement_is_repeated_and_each_discard_is_said() -> None:
 
     assert measure_steadily(lambda: next(results), judge, said.append) == 3
     assert said == [
-        "discarded: 1 is noise (attempt 1 of 3)",
-        "discarded: 2 is noise (attempt 2 of 3)",
+        "to be discarded: 1 is noise (attempt 1 of 3)",
+        "to be discarded: 2 is noise (attempt 2 of 3)",
     ]
 
 
@@ -242,6 +243,21 @@ def test_a_grid_measures_a_noisy_cell_again_and_gives_it_up_in_the_end(tmp_path,
     assert plans.measure_cell(RealDevice(), cell_of(noise)) is None
     lines = (tmp_path / "progress").read_text().splitlines()
     assert len(lines) == 1 + ATTEMPTS
-    assert lines[0].startswith("step time, decode: discarded: the machine is noisy")
+    assert lines[0].startswith("step time, decode: to be discarded: the machine is noisy")
     # What the virtual device computes is not judged.
     assert plans.measure_cell(VirtualDevice(), cell_of(noise)) is not None
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_run_of_a_gpu_that_was_held_back_says_so(tmp_path, monkeypatch, capsys, held) -> None:
+    after = {"clock_reasons": "clocks_event_reason_hw_thermal_slowdown"} if held else CALM
+    monkeypatch.setattr(driver.machine, "register", lambda fields: None)
+    monkeypatch.setattr(driver.facts, "collect", lambda: after)
+    monkeypatch.setattr(driver, "run_module", lambda arguments, variables: 0)
+    monkeypatch.setattr(driver, "PROJECT", tmp_path)
+    repository = SimpleNamespace(head="c" * 40)
+    assert driver.run(driver.Plan("box", "quick", pages=False), CALM, repository) == 0
+    said = "measure again; these results are to be discarded: the GPU was held back after the run"
+    assert (said in capsys.readouterr().out) == held
+    written = (tmp_path / "results" / "box" / "facts-cccccccc.jsonl").read_text().splitlines()
+    assert [json.loads(line)["when"] for line in written] == ["before", "after"]
