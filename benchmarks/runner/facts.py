@@ -33,6 +33,9 @@ _GPU_PATHS: dict[str, tuple[str, ...]] = {
     "gpu_virtualisation": ("gpu_virtualization_mode/virtualization_mode",),
 }
 _REASONS_PATHS = ("clocks_event_reasons", "clocks_throttle_reasons")
+
+#: Microseconds for which each reason held since the driver was loaded; new drivers have it.
+_COUNTERS_PATH = "clocks_event_reasons_counters"
 _UNREADABLE = {"", "N/A", "[N/A]", "Unknown Error", "Requested functionality has been deprecated"}
 
 #: Words in the names of the reasons that make a GPU slower than it could be.
@@ -83,13 +86,32 @@ def parse_nvidia_smi(xml: str) -> Facts:
             active = (reason.tag for reason in reasons if reason.text == "Active")
             found["clock_reasons"] = " ".join(sorted(active))
             break
+    found["clock_counters"] = _counters(gpu)
     return _without_blanks(found)
+
+
+def _counters(gpu: ElementTree.Element) -> str:
+    """Write the counters as "reason=microseconds reason=microseconds"."""
+    found = []
+    for counter in gpu.findall(f"{_COUNTERS_PATH}/*"):
+        number, _, unit = (counter.text or "").strip().partition(" ")
+        if number.isdigit() and unit == "us":
+            found.append(f"{counter.tag.removeprefix(_COUNTERS_PATH + '_')}={number}")
+    return " ".join(sorted(found))
 
 
 def throttle_reasons(facts: Facts) -> list[str]:
     """List the active clock reasons that mean the GPU was held back."""
     reasons = facts.get("clock_reasons", "").split()
     return [reason for reason in reasons if any(word in reason for word in _THROTTLE_WORDS)]
+
+
+def throttle_counters(facts: Facts) -> dict[str, int]:
+    """Give the microseconds, since the driver was loaded, that each such reason held."""
+    pairs = (text.split("=") for text in facts.get("clock_counters", "").split())
+    return {
+        name: int(number) for name, number in pairs if any(word in name for word in _THROTTLE_WORDS)
+    }
 
 
 def host_facts() -> Facts:
