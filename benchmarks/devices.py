@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
@@ -31,6 +31,10 @@ SMALL_COPY = 5 << 20
 #: device takes for one: 1.1e12 operations at an H200's 790 TFLOP/s.
 PRODUCT_SIZE = 8192
 PRODUCT_S = 1.4e-3
+
+
+#: Bytes that are offloaded at most, each way.
+OFFLOAD_BYTES = 256 << 20
 
 
 class NoDeviceError(RuntimeError):
@@ -66,6 +70,17 @@ class BenchDevice(Protocol):
     def products(self, count: int) -> None:
         """Enqueue matrix products that fill the device, on the main stream."""
 
+    def offload(self, to_host: int, to_device: int, chunk: int) -> None:
+        """Enqueue large copies of pinned memory, one stream a direction, in chunks.
+
+        Parameters
+        ----------
+        to_host, to_device : int
+            Bytes each way, 0 for none; at most :data:`OFFLOAD_BYTES`.
+        chunk : int
+            Bytes of each copy.
+        """
+
     def clock(self) -> float:
         """Seconds on the host's clock."""
 
@@ -91,6 +106,30 @@ class BenchDevice(Protocol):
         """Say that inside this block only times matter, as bytes have been verified."""
 
 
+class _Offload:
+    """Large copies both ways, on streams and in memory of their own."""
+
+    def __init__(
+        self,
+        streams: list[Any],
+        on_device: Callable[[], torch.Tensor],
+        on_host: Callable[[], torch.Tensor],
+        switch: Callable[[Any], Any],
+    ) -> None:
+        self._ways = (
+            (streams[0], on_host(), on_device()),
+            (streams[1], on_device(), on_host()),
+        )
+        self._switch = switch
+
+    def enqueue(self, to_host: int, to_device: int, chunk: int) -> None:
+        for (stream, target, source), size in zip(self._ways, (to_host, to_device), strict=True):
+            self._switch(stream)
+            for start in range(0, size, chunk):
+                stop = min(start + chunk, size)
+                target[start:stop].copy_(source[start:stop], non_blocking=True)
+
+
 class CudaDevice:
     """The current CUDA device."""
 
@@ -103,6 +142,7 @@ class CudaDevice:
         torch.cuda.set_stream(self.main)
         self._cycles_per_second = self._calibrate()
         self._factors: tuple[torch.Tensor, ...] = ()
+        self._offload: _Offload | None = None
 
     def _calibrate(self) -> float:
         start, end = self.event(), self.event()
@@ -135,6 +175,18 @@ class CudaDevice:
         left, right, out = self._factors
         for _ in range(count):
             torch.mm(left, right, out=out)
+
+    def offload(self, to_host: int, to_device: int, chunk: int) -> None:
+        """Enqueue large copies of pinned memory, one stream a direction, in chunks."""
+        if self._offload is None:
+            self._offload = _Offload(
+                [torch.cuda.Stream() for _ in range(2)],
+                lambda: torch.empty(OFFLOAD_BYTES, dtype=torch.uint8, device="cuda"),
+                lambda: torch.empty(OFFLOAD_BYTES, dtype=torch.uint8, pin_memory=True),
+                torch.cuda.set_stream,
+            )
+        self._offload.enqueue(to_host, to_device, chunk)
+        torch.cuda.set_stream(self.main)  # type: ignore[arg-type]
 
     def clock(self) -> float:
         """Seconds on the host's clock."""
@@ -185,6 +237,7 @@ class VirtualDevice:
         self.copy: Stream = self.machine.stream()
         self.main: Stream = self.machine.stream()
         self.machine.set_stream(self.main)
+        self._offload: _Offload | None = None
 
     def tensor(self, host: torch.Tensor) -> torch.Tensor:
         """Give a copy of a host tensor on the device."""
@@ -198,6 +251,22 @@ class VirtualDevice:
         """Enqueue kernels that take as long."""
         for _ in range(count):
             self.machine.busy(PRODUCT_S, self.main)
+
+    def offload(self, to_host: int, to_device: int, chunk: int) -> None:
+        """Enqueue large copies of pinned memory, one stream a direction, in chunks."""
+        if self._offload is None:
+            self._offload = _Offload(
+                [self.machine.stream() for _ in range(2)],
+                lambda: self.machine.empty((OFFLOAD_BYTES,), torch.uint8),
+                lambda: self.machine.empty_host((OFFLOAD_BYTES,), torch.uint8),
+                self.machine.set_stream,
+            )
+        before, self.machine.moves_up_to = self.machine.moves_up_to, 0  # nobody reads them
+        try:
+            self._offload.enqueue(to_host, to_device, chunk)
+        finally:
+            self.machine.moves_up_to = before
+        self.machine.set_stream(self.main)
 
     def clock(self) -> float:
         """Seconds of virtual time."""

@@ -78,6 +78,48 @@ def pipelined_step(
     return (device.clock() - begin) / steps
 
 
+def synchronous_step(
+    device: BenchDevice, step: Step, policy: CopyPolicy, compute_s: float, steps: int
+) -> float:
+    """Time a step of a loop that reads each output before it launches the next step.
+
+    Parameters and result as of :func:`pipelined_step`.
+    """
+    device.synchronize()
+    begin = device.clock()
+    for _ in range(steps):
+        device.busy(compute_s)
+        step.enqueue(step.prepare(), policy).get_output()
+    return (device.clock() - begin) / steps
+
+
+def ready_beside(
+    device: BenchDevice,
+    step: Step,
+    construct: Callable[[Any], Any],
+    offload: Callable[[], None],
+) -> float:
+    """Time from a step's end to its output on the host, with an offload under way.
+
+    Parameters
+    ----------
+    offload : callable
+        Enqueues large copies on a stream of their own; they begin before the step ends.
+    """
+    runner_output = step.prepare()
+    done, there = device.event(), device.event()
+    device.synchronize()
+    device.busy(BACKLOG_S)
+    done.record(device.main)
+    offload()
+    output = construct(runner_output)
+    there.record(device.copy)
+    output.get_output()
+    there.synchronize()
+    device.synchronize()
+    return done.elapsed_time(there) * 1e-3
+
+
 def bare_step(device: BenchDevice, waiter: Waiter, compute_s: float, steps: int) -> float:
     """Time a step of the same loop without any output: kernels, events and waits only."""
     pending = None

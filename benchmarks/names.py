@@ -6,6 +6,8 @@ A name that is only in the full list is n/a in quick mode.
 
 from __future__ import annotations
 
+import itertools
+
 #: Question 1: small, middling and large outputs.
 STREAMS = (
     "decode R=1 K=0",
@@ -37,6 +39,51 @@ WAITS_QUICK = ("1 ms", "5 ms")
 #: Question 3: mean seconds of waits whose lengths differ by up to a tenth.
 JITTERED_WAITS = {"1 ms, 10 % jitter": 1e-3, "5 ms, 10 % jitter": 5e-3}
 JITTERED_WAITS_QUICK = ("1 ms, 10 % jitter",)
+
+#: Question 4: the factors of its blocks; in each block all policies are measured.
+FACTORIAL_WORKLOADS = (
+    "decode R=1 K=0",
+    "decode R=64 K=20",
+    "decode R=256 K=20",
+    "decode R=1024 K=0",
+    "decode R=1024 K=20",
+    "speculative R=256 W=4 K=20",
+    "prompt logprobs 16 x 1024",
+    "sampling masks R=256",
+    "pooling 256 x 4096 fp32",
+    "pooling 256 x 4096 bf16",
+    "pooling 64 ragged",
+    "routed experts 8192 x 60 x 8",
+    "logits 256 x 128256 fp32",
+)
+LOOPS = ("pipelined", "synchronous")
+STEP_LENGTHS = {"0.5 ms": 0.5e-3, "2 ms": 2e-3, "10 ms": 10e-3, "30 ms": 30e-3}
+
+
+def block(workload: str, loop: str, length: str) -> str:
+    """Name a block of question 4."""
+    return f"{workload}, {loop}, {length}"
+
+
+#: Question 4: every block.
+BLOCKS = tuple(
+    block(*parts) for parts in itertools.product(FACTORIAL_WORKLOADS, LOOPS, STEP_LENGTHS)
+)
+BLOCKS_QUICK = (
+    block("decode R=256 K=20", "pipelined", "2 ms"),
+    block("routed experts 8192 x 60 x 8", "synchronous", "0.5 ms"),
+)
+
+#: Question 4: each factor's levels; the first is what the others are compared with.
+FACTORS = {
+    "streams": ("single", "dual"),
+    "memory": ("pageable", "pinned"),
+    "wait": ("block", "spin", "hybrid"),
+    "copies": ("per_tensor", "batched"),
+}
+
+#: Question 6: what goes on beside an output's copy.
+OFFLOADS = ("decode R=256 K=20", "pooling 256 x 4096 fp32")
 
 #: Question 5: outputs that are constructed and read.
 OUTPUTS = (

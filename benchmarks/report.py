@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
+from benchmarks import factorial_summary
 from benchmarks.results import Gain, ResultsError, read
 from benchmarks.targets import TARGETS
 
@@ -22,7 +23,9 @@ QUESTIONS = {
     1: "One stream or two?",
     2: "Pinned or pageable memory?",
     3: "Block or spin while waiting?",
+    4: "What does each axis do in a step loop?",
     5: "What does the library itself cost?",
+    6: "What does an offload do to an output?",
 }
 
 #: Keys of ``--json``, in their order.
@@ -95,6 +98,9 @@ def as_text(gains: Sequence[Gain]) -> str:
         for question, some in groupby(rows, key=lambda gain: gain.question):
             parts.append(f"\n  {question}. {QUESTIONS[question]}")
             parts += [f"    {line}" for line in _aligned(HEADER, [_cells(gain) for gain in some])]
+        if summary := factorial_summary.summarise(rows):
+            parts.append(f"\n  {factorial_summary.TITLE}")
+            parts += [f"    {line}" for line in _aligned(factorial_summary.HEADER, summary)]
         if targets := _targets(rows):
             parts.append(f"\n  {TARGETS_TITLE}")
             parts += [f"    {line}" for line in _aligned(TARGETS_HEADER, targets)]
@@ -110,6 +116,10 @@ def as_markdown(gains: Sequence[Gain]) -> str:
         parts.append(f"Measured on `{machine}` at commit `{commit[:SHORT_HASH]}`. {HOW_TO_READ}\n")
         for question, some in groupby(rows, key=lambda gain: gain.question):
             parts.append(f"**{question}. {QUESTIONS[question]}**\n")
+            if question == factorial_summary.QUESTION:
+                summary = factorial_summary.summarise(rows)
+                parts += [*_markdown_table(factorial_summary.HEADER, summary), ""]
+                continue
             shown = [_cells(gain) for gain in some if gain.metric not in NOT_IN_README]
             parts += [*_markdown_table(HEADER, shown), ""]
         if targets := _targets(rows):

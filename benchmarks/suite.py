@@ -21,6 +21,9 @@ from benchmarks.measure import PairedSamples
 #: How long measuring one question may take before asv gives up on it, seconds.
 SETUP_TIMEOUT_S = 600
 
+#: The same for a grid that is measured whole in a night.
+NIGHT_TIMEOUT_S = 6 * 3600
+
 
 @dataclass(frozen=True)
 class Row:

@@ -16,10 +16,11 @@ import pytest
 
 from benchmarks import measure, names
 from benchmarks.devices import BenchDevice, cuda_device, virtual_device
-from benchmarks.grids import library, memory, plans, streams, waits
+from benchmarks.grids import contention, factorial, library, memory, plans, streams, waits
 from benchmarks.runner import mode
 
-QUESTIONS: dict[int, Any] = {grid.QUESTION: grid for grid in (streams, memory, waits, library)}
+GRIDS = (streams, memory, waits, factorial, library, contention)
+QUESTIONS: dict[int, Any] = {grid.QUESTION: grid for grid in GRIDS}
 
 MEASURED, MODELLED = "measured", "modelled"
 DEVICES = {MEASURED: cuda_device, MODELLED: virtual_device}

@@ -263,6 +263,53 @@ class PooledStep:
         )
 
 
+class RaggedStep(PooledStep):
+    """Pooled vectors of different lengths, one tensor per request, every fourth unfinished.
+
+    Parameters
+    ----------
+    device : BenchDevice
+    requests, longest, columns : int
+        Each request has up to `longest` rows of `columns` values, fp32.
+    """
+
+    def __init__(self, device: BenchDevice, requests: int, longest: int, columns: int) -> None:
+        random = np.random.default_rng(SEED)
+        self._device = device
+        self._parts = [
+            torch.from_numpy(random.random((int(rows), columns), np.float32))
+            for rows in random.integers(1, longest + 1, requests)
+        ]
+        self._finished = [index % 4 != 3 for index in range(requests)]
+        self._pooled_parts = [device.tensor(part) for part in self._parts]
+        self._names = [f"request-{index}" for index in range(requests)]
+        self.num_bytes = sum(
+            part.nbytes
+            for part, is_done in zip(self._parts, self._finished, strict=True)
+            if is_done
+        )
+
+    def enqueue(self, runner_output: ModelRunnerOutput, policy: CopyPolicy) -> AsyncPoolingOutput:
+        """Construct the library's output."""
+        return AsyncPoolingOutput(
+            runner_output,
+            list(self._pooled_parts),
+            self._finished,
+            self._device.main,
+            self._device.copy,
+            policy=policy,
+        )
+
+    def verify(self, result: ModelRunnerOutput) -> None:
+        """Raise AssertionError unless every value arrived."""
+        assert result.pooler_output is not None
+        for row, host, is_done in zip(
+            result.pooler_output, self._parts, self._finished, strict=True
+        ):
+            is_right = torch.equal(row, host) if is_done else row is None
+            _require(is_right, "pooler_output")
+
+
 def _host_logprobs(random: np.random.Generator, rows: int, columns: int) -> list[np.ndarray]:
     return [
         random.integers(0, VOCABULARY, (rows, columns)).astype(np.int32),
@@ -321,6 +368,7 @@ WORKLOADS: dict[str, Workload] = {
         _sampled("routed experts 8192 x 60 x 8", 256, experts=(8192, 60, 8)),
         _pooled("pooling 256 x 4096 fp32", 256, 4096, torch.float32),
         _pooled("pooling 256 x 4096 bf16", 256, 4096, torch.bfloat16),
+        Workload("pooling 64 ragged", lambda device: RaggedStep(device, 64, 32, 1024)),
         _pooled("logits 256 x 128256 fp32", 256, VOCABULARY, torch.float32),
     )
 }

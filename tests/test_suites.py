@@ -14,6 +14,8 @@ from asv_runner.discovery import disc_benchmarks
 from asyncout import ORIGINAL
 from asyncout.virtual import VirtualMachine
 from benchmarks import (
+    bench_contention,
+    bench_factorial,
     bench_library,
     bench_memory,
     bench_streams,
@@ -29,14 +31,29 @@ from benchmarks.devices import (
     cuda_device,
     without_allocations,
 )
-from benchmarks.grids import library, memory, plans, streams, waits
+from benchmarks.grids import (
+    contention,
+    factorial,
+    library,
+    memory,
+    plans,
+    streams,
+    waits,
+)
 from benchmarks.measure import PairedSamples
 from benchmarks.runner import mode
 from benchmarks.suite import Row
 from benchmarks.workloads import WORKLOADS, SampledStep
 
 ROOT = Path(__file__).resolve().parent.parent
-MODULES = {bench_streams: streams, bench_memory: memory, bench_waits: waits, bench_library: library}
+MODULES = {
+    bench_streams: streams,
+    bench_memory: memory,
+    bench_waits: waits,
+    bench_factorial: factorial,
+    bench_library: library,
+    bench_contention: contention,
+}
 
 
 def rows_of(question, **environment) -> dict:
@@ -97,6 +114,68 @@ def test_the_preset_costs_the_host_the_same_calls_as_the_original(full_rows) -> 
         assert ratio(row) == pytest.approx(1, abs=0.001)
         fast = full_rows[library][(library.ENQUEUE, name, f"{library.FAST} / original")]
         assert ratio(fast) < 0.5
+
+
+def test_a_blocks_effects_are_those_of_the_least_squares(full_rows) -> None:
+    from benchmarks.effects import estimate
+
+    name = factorial.NAMES[4]
+    (cell,) = factorial.cells(VirtualDevice(), name)
+    samples = plans.run_arms(VirtualDevice(), cell)
+    by_levels = {
+        tuple(getattr(policy, factor) for factor in names.FACTORS): samples[arm]
+        for arm, policy in factorial.POLICIES.items()
+    }
+    rows = {row.comparison: row for row in cell.rows(samples)}
+    effects = estimate(names.FACTORS, by_levels)
+    assert len(effects) == 5 + 9
+    for effect in effects:
+        if effect.is_interaction:
+            (a, b), before = effect.levels, effect.references[1]
+            found = rows[f"{a} with {b} / {a} with {before}"]
+        else:
+            found = rows[f"{effect.levels[0]} / {effect.references[0]}"]
+        assert ratio(found) == pytest.approx(effect.ratio, rel=1e-6)
+
+
+def test_a_block_knows_what_pays_there(full_rows) -> None:
+    def effect(name: str, comparison: str) -> float:
+        return ratio(full_rows[factorial][(factorial.STEP_TIME, name, comparison)])
+
+    large = "logits 256 x 128256 fp32, synchronous, 30 ms"
+    small = "decode R=1024 K=0, synchronous, 0.5 ms"
+    assert effect(large, "pinned / pageable") < 0.95
+    assert effect(small, "default / original") < 0.9
+    pipelined = "decode R=256 K=20, pipelined, 2 ms"
+    assert effect(pipelined, "dual / single") < 1
+    assert effect(pipelined, "spin / block") <= 1
+
+
+def test_the_blocks_of_the_full_mode_have_every_level_as_often_as_others() -> None:
+    assert len(factorial.NAMES) == factorial.PART
+    assert set(factorial.NAMES) <= set(factorial.NIGHTLY_NAMES)
+    for place, levels in ((1, names.LOOPS), (2, tuple(names.STEP_LENGTHS))):
+        counts = [
+            sum(n.rsplit(", ", 2)[place] == level for n in factorial.NAMES) for level in levels
+        ]
+        assert max(counts) - min(counts) <= 1
+    assert {n.rsplit(", ", 2)[0] for n in factorial.NAMES} == set(names.FACTORIAL_WORKLOADS)
+
+
+def test_the_night_measures_every_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(mode.VARIABLE, "nightly")
+    assert plans._names(factorial) == names.BLOCKS
+    assert plans._names(waits) == waits.NAMES
+
+
+def test_an_offload_in_the_same_direction_is_in_the_way_and_chunks_help(full_rows) -> None:
+    def effect(comparison: str) -> float:
+        name = names.OFFLOADS[0]
+        return ratio(full_rows[contention][(contention.READY, name, comparison)])
+
+    assert effect("same direction / alone") > 100
+    assert effect("other direction / alone") < 1.5
+    assert effect("same direction, chunked / same direction") < 0.5
 
 
 # --- workloads and the original ---------------------------------------------------------------
@@ -190,7 +269,7 @@ def test_parameters_are_the_rows_that_the_grid_gives(module, full_rows) -> None:
         declared = {(w, c) for w in grid.params[0] for c in grid.params[1]}
         assert here, grid
         assert here <= declared
-        if module is not bench_library:
+        if module not in (bench_library, bench_factorial):
             assert {w for w, _ in declared} - {w for w, _ in here} <= {"256 MiB"}
 
 

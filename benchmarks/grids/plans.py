@@ -19,6 +19,7 @@ MEASURED_PLANS = {
     "quick": Plan(min_pairs=12, max_pairs=24, half_width=0.02, time_limit_s=1.0, warmup_pairs=2),
     "full": Plan(min_pairs=24, max_pairs=200, half_width=0.01, time_limit_s=4.0, warmup_pairs=3),
 }
+MEASURED_PLANS["nightly"] = MEASURED_PLANS["full"]
 
 #: Where a sample is a batch of many: as few as an interval needs.
 BATCH_PLAN = Plan(min_pairs=6, max_pairs=6, half_width=1.0, time_limit_s=60.0, warmup_pairs=0)
@@ -68,7 +69,8 @@ class Question(Protocol):
     ----------
     QUESTION : int
     NAMES, QUICK_NAMES : sequence of str
-        Workloads of the full and of the quick mode.
+        Workloads of the full and of the quick mode; the nightly mode takes NIGHTLY_NAMES
+        where there are more of those.
     ARMS : dict of str to tuple of str
         Arms of each cell, by its metric.
     """
@@ -85,12 +87,20 @@ class Question(Protocol):
 def measure_question(question: Question, device: BenchDevice) -> Iterator[Row]:
     """Measure all of a question that this process's mode measures."""
     kind = "modelled" if device.modelled else "measured"
-    for name in question.NAMES if mode.current() == "full" else question.QUICK_NAMES:
+    for name in _names(question):
         progress.report(f"question {question.QUESTION}, {kind}: {name}")
         for cell in question.cells(device, name):
             samples = measure_cell(device, cell)
             if samples is not None:
                 yield from cell.rows(samples)
+
+
+def _names(question: Question) -> Sequence[str]:
+    """Give the workloads of this process's mode."""
+    if mode.current() == "nightly":
+        whole: Sequence[str] = getattr(question, "NIGHTLY_NAMES", question.NAMES)
+        return whole
+    return question.NAMES if mode.current() == "full" else question.QUICK_NAMES
 
 
 def measure_cell(device: BenchDevice, cell: Cell) -> Samples | None:

@@ -1,7 +1,8 @@
 """How much a run measures: the one switch that every suite reads.
 
 ``smoke`` proves in seconds that each benchmark runs, ``quick`` gives figures in
-minutes, ``full`` gives the figures to publish.
+minutes, ``full`` gives the figures to publish, ``nightly`` also the whole of a grid of
+which full measures a balanced part.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from benchmarks.runner.errors import ModeError
 #: Environment variable that carries the mode into asv's and pytest's processes.
 VARIABLE = "ASYNCOUT_BENCH_MODE"
 
-MODES = ("smoke", "quick", "full")
+MODES = ("smoke", "quick", "full", "nightly")
 
 
 def current() -> str:
-    """Give the mode of this process: "smoke", "quick" or "full".
+    """Give the mode of this process, one of :data:`MODES`.
 
     Without the variable, a machine with a CUDA device measures in full and one
     without measures quickly. Asking this does not create a CUDA context.

@@ -1,0 +1,59 @@
+"""Question 4: what does each axis of the policy do in a step loop, alone and with the others?"""
+
+from __future__ import annotations
+
+import itertools
+
+from benchmarks import names, suite
+
+#: Each level against its factor's first, and the default against the original's preset.
+COMPARISONS = [
+    *(f"{level} / {levels[0]}" for levels in names.FACTORS.values() for level in levels[1:]),
+    "default / original",
+]
+
+#: What a level does at another factor's level, over what it does at that one's first.
+INTERACTIONS = [
+    f"{a} with {b} / {a} with {second[0]}"
+    for first, second in itertools.combinations(names.FACTORS.values(), 2)
+    for a in first[1:]
+    for b in second[1:]
+]
+
+
+class _Question4(suite.Grid):
+    question = 4
+
+    def setup_cache(self) -> suite.Cache:
+        from benchmarks.grids import factorial
+
+        return suite.collect(factorial)
+
+    setup_cache.timeout = suite.NIGHT_TIMEOUT_S  # type: ignore[attr-defined]
+
+
+class PolicyStepTime(_Question4):
+    """Step time at a level of one axis, averaged over the levels of the others."""
+
+    metric = "step time by policy"
+    params = (names.BLOCKS, COMPARISONS)
+
+
+class PolicyStepTimeModelled(PolicyStepTime):
+    """The same on the virtual device."""
+
+    modelled = True
+
+
+class PolicyInteraction(_Question4):
+    """How many times larger a ratio is at another axis' level: 1 is no interaction."""
+
+    metric = "interaction on step time"
+    unit = "ratio"
+    params = (names.BLOCKS, INTERACTIONS)
+
+
+class PolicyInteractionModelled(PolicyInteraction):
+    """The same on the virtual device."""
+
+    modelled = True
