@@ -14,10 +14,10 @@ from asyncout.virtual import CostProfile
 #: ordinary memory, as ``tensor.cpu()`` makes them.
 NAIVE = CopyPolicy(streams="single", memory="pageable", wait="block", copies="per_tensor")
 
-#: Share of the best within which a value counts as equal. Step times differ by little and for
-#: plain reasons (a copy that is hidden or not), which the model has; how late results are, and
-#: the CPU time, rest on the costs of single calls, which it knows less well.
-TIE_SHARES = {"step_s": 0.0005, "result_latency_s": 0.05, "cpu_s": 0.05}
+#: Within what a value counts as equal to the best: a share of it, and seconds. Step times differ
+#: for plain reasons (a copy that is hidden or not), which the model has. How late results are,
+#: and the CPU time, rest on single calls, whose cost varies by some microseconds on one box.
+TIES = {"step_s": (0.0005, 0.0), "result_latency_s": (0.05, 10e-6), "cpu_s": (0.05, 10e-6)}
 
 #: What a goal looks at, most important first.
 GOALS: dict[str, tuple[str, ...]] = {
@@ -51,13 +51,15 @@ class Recommendation:
 def choose(predictions: Sequence[Prediction], goal: str = DEFAULT_GOAL) -> Prediction:
     """Choose the best prediction.
 
-    Those within its share (:data:`TIE_SHARES`) of the least in what matters most stay; among them, those
-    least in what matters next, and so on. Of what is left, the policy nearest to the default.
+    Those that count as equal (:data:`TIES`) to the least in what matters most stay; among
+    them, those least in what matters next, and so on. Of what is left, the policy nearest to
+    the default.
     """
     left = list(predictions)
     for criterion in GOALS[goal]:
         least = min(getattr(prediction, criterion) for prediction in left)
-        most = least * (1 + TIE_SHARES[criterion])
+        share, seconds = TIES[criterion]
+        most = least + max(share * least, seconds)
         left = [prediction for prediction in left if getattr(prediction, criterion) <= most]
     return min(left, key=lambda prediction: distance(prediction.policy, DEFAULT))
 
