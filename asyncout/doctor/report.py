@@ -12,7 +12,7 @@ from asyncout.doctor.facts import Facts
 from asyncout.doctor.links import EFFICIENCY
 from asyncout.doctor.predicting import Prediction
 from asyncout.doctor.recommending import Recommendation
-from asyncout.doctor.speeds import Points, Speeds
+from asyncout.doctor.speeds import WAIT_S, Points, Speeds
 from asyncout.doctor.validation import Validation
 from asyncout.doctor.what_if import WORTH_SHARE, Answer
 from asyncout.doctor.workloads import Workload
@@ -242,20 +242,20 @@ def _named(workload: Workload) -> str:
 
 
 def _speeds(speeds: Speeds) -> list[str]:
-    header = ("bytes", "pinned to host", "", "pageable to host", "")
     pinned = dict(speeds.pinned_to_host)
-    rows = [
+    copies = [
         (units.num_bytes(size), *_speed(pinned, size), *_speed(speeds.pageable_to_host, size))
         for size, _ in speeds.pageable_to_host
     ]
-    lines = ["copies: pinned on the device, pageable as long as the call"]
-    lines += [f"  {line}" for line in units.table(header, rows)]
-    header = ("wait", "back after", "CPU of the wait")
-    rows = [
+    waits = [
         (name, units.seconds(cost.late_s), units.share(cost.cpu_share))
         for name, cost in speeds.waits.items()
     ]
-    return [*lines, "waits of 2 ms", *(f"  {line}" for line in units.table(header, rows))]
+    lines = ["copies: pinned on the device, pageable as long as the call"]
+    lines += units.table(("bytes", "pinned to host", "", "pageable to host", ""), copies)
+    lines.append(f"waits of {units.seconds(WAIT_S)}")
+    lines += units.table(("wait", "back after", "CPU of the wait"), waits)
+    return lines
 
 
 def _speed(points: Points | dict[int, float], size: int) -> tuple[str, str]:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+#: Shares below this are rounding of sums, not gains.
+_NOTHING = 1e-6
+
 
 def seconds(value: float) -> str:
     """Write a time in a unit of its size."""
@@ -26,10 +31,12 @@ def rate(bytes_per_s: float) -> str:
 
 def share(value: float) -> str:
     """Write a share of one in percent."""
+    if abs(value) < _NOTHING:
+        return "0 %"
     return f"{value * 100:.3g} %"
 
 
-def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Align columns."""
     lines = [header, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]

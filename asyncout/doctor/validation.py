@@ -7,6 +7,7 @@ committed results.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -49,12 +50,12 @@ def known(machine: str | None = None) -> list[Validation]:
     ProfileError
         A file is cut, foreign or of another format.
     """
-    found = [load(path) for path in sorted(_SHIPPED.glob("*.json"))]
-    return [v for v in found if machine is None or v.machine == machine]
+    found = [one for path in sorted(_SHIPPED.glob("*.json")) for one in load(path)]
+    return [one for one in found if machine is None or one.machine == machine]
 
 
-def load(path: Path) -> Validation:
-    """Read a validation.
+def load(path: Path) -> list[Validation]:
+    """Read a file of validations.
 
     Raises
     ------
@@ -65,18 +66,21 @@ def load(path: Path) -> Validation:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ProfileError(f"{path} cannot be read as JSON: {error}") from error
-    if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
-        raise ProfileError(f"{path} is no validation of format {FORMAT}")
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ProfileError(f"{path} holds no validations of format {FORMAT}")
     names = {field.name for field in fields(Validation)}
-    if data.keys() != names:
-        raise ProfileError(f"{path} has fields {sorted(data)}; expected {sorted(names)}")
-    return Validation(**data)
+    entries = data.get("validations")
+    if not isinstance(entries, list) or not all(
+        isinstance(entry, dict) and entry.keys() == names for entry in entries
+    ):
+        raise ProfileError(f"{path}: validations must be a list of objects with {sorted(names)}")
+    return [Validation(**entry) for entry in entries]
 
 
-def save(validation: Validation, folder: Path = _SHIPPED) -> Path:
-    """Write a validation under its machine's name; give the file."""
-    path = folder / f"{validation.machine}.json"
+def save(validations: Sequence[Validation], folder: Path = _SHIPPED) -> Path:
+    """Write one machine's validations under its name; give the file."""
+    path = folder / f"{validations[0].machine}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = {"format": FORMAT, **asdict(validation)}
+    data = {"format": FORMAT, "validations": [asdict(one) for one in validations]}
     path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
     return path
