@@ -287,8 +287,8 @@ def _advice(advice: Recommendation, source: str, validations: list[Validation]) 
     ]
     for one in validations:
         lines.append(
-            f"  the model's error for {one.metric}, checked on {one.machine} at "
-            f"{one.commit[:8]}: median {units.share(one.median_error)}, worst "
+            f"  the model's error for {one.metric}, where it was fitted from full results "
+            f"({one.machine} at {one.commit[:8]}): median {units.share(one.median_error)}, worst "
             f"{units.share(one.worst_error)} of {one.predictions} predictions"
         )
     if not validations:
