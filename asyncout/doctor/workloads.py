@@ -43,13 +43,13 @@ class Workload:
 def _decode(requests: int, logprobs: int = 0) -> tuple[int, int]:
     """Give bytes and tensors of a decode step of R requests with K logprobs each.
 
-    Token ids are int64 and counts int32; the counts travel twice, as the sampler's own and
-    as the step's. Logprobs add ids, values and ranks, of 4 bytes each, and a count of NaNs.
+    Token ids are int64 and counts int32. Logprobs add ids, values and ranks, of 4 bytes each,
+    and a count of NaNs.
     """
-    ids_and_counts = requests * (8 + 4 + 4)
+    ids_and_counts = requests * (8 + 4)
     if not logprobs:
-        return ids_and_counts, 3
-    return ids_and_counts + requests * (2 * 4 * (logprobs + 1) + 4 + 4), 7
+        return ids_and_counts, 2
+    return ids_and_counts + requests * (2 * 4 * (logprobs + 1) + 4 + 4), 6
 
 
 def _prompts(requests: int, positions: int) -> tuple[int, int]:
@@ -66,7 +66,7 @@ SHAPES: dict[str, tuple[int, int]] = {
     "decode R=1 K=0": _decode(1),
     "decode R=256 K=20": _decode(256, 20),
     "decode R=1024 K=20": _decode(1024, 20),
-    "prompt logprobs 16 x 1024": _plus(_decode(256), _prompts(16, 1024)),
+    "prompt logprobs 16 x 1024": _plus(_decode(16), _prompts(16, 1024)),
     # 2,048 token ids, a bit for each of 128,256 tokens and a count a request.
     "sampling masks R=256": _plus(_decode(256), (256 * (2048 * 4 + 128_256 // 8 + 4), 3)),
     "pooling 256 x 4096 fp32": (256 * 4096 * 4, 1),
