@@ -517,3 +517,20 @@ def test_where_no_error_is_known_the_doctor_says_so(monkeypatch, capsys) -> None
     monkeypatch.setattr(command.validation, "known", list)
     assert main(SMALL, patient()) == FINE
     assert "the model's error is not known" in capsys.readouterr().out
+
+
+# --- on a GPU ------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_doctor_sees_a_box_that_the_model_can_be_fitted_to(tmp_path, capsys) -> None:
+    path = tmp_path / "box.json"
+    accepted = [part for name in findings.names() for part in ("--accept", name)]
+    assert main([*SMALL, *accepted, "--json", "--save-profile", str(path)]) == FINE
+    seen = json.loads(capsys.readouterr().out)
+    assert seen["probes_modelled"] is False
+    assert seen["checks"]["separate_stream"]["holds"]
+    profile = CostProfile.load(path)
+    # No link is a hundred times slower or faster than PCIe 4.
+    assert 0.3e9 < profile.d2h_pinned_bytes_per_s < 3e12
+    assert all(wait["late_s"] < 0.1 for wait in seen["speeds"]["waits"].values())
