@@ -4,4 +4,5 @@ import sys
 
 from benchmarks.fit.command import main
 
-sys.exit(main())
+if __name__ == "__main__":  # asv imports every module here
+    sys.exit(main())
