@@ -14,7 +14,7 @@ BENCH_FLAGS = $(if $(MODE),--mode $(MODE)) $(if $(MACHINE),--machine $(MACHINE))
 # run without it, so that nothing shadows the environment.
 RUN := env -u PYTHONPATH $(PY)
 
-.PHONY: help env test test-python test-gpu guards lint format types smoke bench gate false-alarms planted noise report preview \
+.PHONY: help env test test-python test-gpu guards lint format types smoke bench gate false-alarms planted noise report trace preview \
         pull-results push-results push-pages clean
 
 help:
@@ -33,7 +33,9 @@ help:
 	@echo "make planted   plant regressions in a scratch clone: does the tracking find them?"
 	@echo "make noise     which metrics are steady? [ARGS='results-1 results-2 ...']"
 	@echo "make pull-results, push-results, push-pages   branches results and gh-pages of origin"
-	@echo "make report    the table of gains from results/"
+	@echo "make report    the table of gains, pictures and pages from results/"
+	@echo "make trace     trace steps under two policies, for Perfetto and as a picture"
+	@echo "               MACHINE=name"
 	@echo "make preview   serve the published pages"
 	@echo "make clean     remove the environments (not the results)"
 	@echo "PYTHON=/path/to/python chooses the Python, and with it the torch"
@@ -109,8 +111,14 @@ push-results: $(READY)
 push-pages: $(READY)
 	$(RUN) -m benchmarks.runner.branches push .asv/html gh-pages
 
+# --json is for the table alone: what is drawn says nothing on the standard output.
 report: $(READY)
 	$(RUN) -m benchmarks.report $(ARGS)
+	$(RUN) -m benchmarks.pictures $(filter-out --json,$(ARGS))
+
+trace: $(READY)
+	@test -n "$(MACHINE)" || { echo "error: name the machine: make trace MACHINE=name" >&2; exit 1; }
+	$(RUN) -m benchmarks.trace --out results/$(MACHINE)/pictures $(ARGS)
 
 preview: $(READY)
 	$(RUN) -m asv preview

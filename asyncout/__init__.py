@@ -14,6 +14,7 @@ from asyncout.errors import (
     NanLogitsError,
     OutputTimeoutError,
     PolicyError,
+    RangesUnavailableWarning,
     SameStreamWarning,
     StreamTypeError,
     TimingError,
@@ -33,6 +34,7 @@ from asyncout.outputs import (
 )
 from asyncout.policy import AXES, DEFAULT, ORIGINAL, CopyPolicy
 from asyncout.pooling_output import AsyncPoolingOutput
+from asyncout.ranges import disable_nvtx, enable_if_asked, enable_nvtx
 from asyncout.step_timing import StepTimingCollector, StepTimingSample
 from asyncout.stream import stream
 from asyncout.transfer import async_copy_to_np
@@ -66,6 +68,7 @@ __all__ = [
     "PendingAuxOutput",
     "PolicyError",
     "PoolerOutput",
+    "RangesUnavailableWarning",
     "SameStreamWarning",
     "SamplerOutput",
     "SamplingMaskLists",
@@ -75,5 +78,9 @@ __all__ = [
     "StreamTypeError",
     "TimingError",
     "async_copy_to_np",
+    "disable_nvtx",
+    "enable_nvtx",
     "stream",
 ]
+
+enable_if_asked()

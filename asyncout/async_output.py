@@ -21,7 +21,7 @@ from asyncout.outputs import (
 )
 from asyncout.pending_output import PendingOutput
 from asyncout.policy import DEFAULT, CopyPolicy
-from asyncout.reading import reading
+from asyncout.reading import Reading, reading
 from asyncout.transfer import Landing
 from asyncout.tree import DEVICE_ONLY_FIELDS, gather, record_fields
 
@@ -170,9 +170,7 @@ class AsyncOutput(PendingOutput):
         finally:
             if flag is not None:
                 self._raise_on_fault(self._fault_monitor, flag)
-        output.sampled_token_ids = cut_to_counts(ids, counts, req_ids, rows)
-        for field, read in readings:
-            setattr(output, field, read(counts))
+        self._fill_in(ids, counts, rows, readings)
         if self._aux is not None:
             output.aux_output_connector_output = aux_result
         if nans is not None:
@@ -180,6 +178,14 @@ class AsyncOutput(PendingOutput):
             output.num_nans_in_logits = by_request
             if self._raise_on_nans and by_request is not no_nans:
                 _raise_on_nans_in(by_request)
+
+    def _fill_in(
+        self, ids: Any, counts: Any, rows: list[list[int]] | None, readings: list[Reading]
+    ) -> None:
+        output = self._model_runner_output
+        output.sampled_token_ids = cut_to_counts(ids, counts, output.req_ids, rows)
+        for field, read in readings:
+            setattr(output, field, read(counts))
 
     @staticmethod
     def _raise_on_fault(monitor: Any, flag: Any) -> None:

@@ -67,3 +67,7 @@ class SameStreamWarning(UserWarning):
 
 class MemoryFallbackWarning(UserWarning):
     """Pinned memory was asked for and pageable memory was obtained."""
+
+
+class RangesUnavailableWarning(UserWarning):
+    """The environment asked for ranges and this torch cannot make them."""

@@ -2,7 +2,8 @@
 
 Knows nothing of devices. Arms run in one process and take turns, so that what drifts
 (clocks, temperature, neighbours) meets all of them and cancels in the ratio of a
-round. Intervals come from order statistics and assume no distribution.
+round. Intervals come from order statistics and assume no distribution; those of
+verdicts are wider where neighbouring rounds depend on each other.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+
+from benchmarks.dependence import inflation
 
 #: Least count with a 95 % interval of the median: the extremes of 6 samples hold it with
 #: a chance of 1 - 2 / 2**6 = 97 %, those of 5 with 94 %.
@@ -197,7 +200,7 @@ def _is_narrow(samples: Mapping[str, list[float]], half_width: float) -> bool:
         return False
     for values in others:
         ratios = [a / b for a, b in zip(values, baseline, strict=True)]
-        low, high = median_interval(ratios)
+        low, high = dependent_interval(ratios)
         if (high - low) / 2 > half_width * abs(median(ratios)):
             return False
     return True
@@ -218,8 +221,35 @@ def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> 
     SampleCountError
         Not even the extremes hold it with that chance.
     """
+    ordered, cut = sorted(values), _cut(len(values), confidence)
+    return ordered[cut - 1], ordered[len(ordered) - cut]
+
+
+def dependent_interval(
+    values: Sequence[float], confidence: float = CONFIDENCE
+) -> tuple[float, float]:
+    """Give the same for samples in the order in which they were taken, dependent or not.
+
+    The interval of as many independent samples, wider by the root of what
+    :func:`benchmarks.dependence.inflation` says, and at most from the least to the
+    greatest sample.
+
+    Raises
+    ------
+    SampleCountError
+        As for :func:`median_interval`.
+    """
     count = len(values)
-    ordered = sorted(values)
+    ordered, cut = sorted(values), _cut(count, confidence)
+    # Ranks lie at whole numbers: the middle of 1 ... count is half of count + 1.
+    middle = (count + 1) / 2
+    wider = math.floor(middle - (middle - cut) * math.sqrt(inflation(values)))
+    cut = max(1, min(cut, wider))
+    return ordered[cut - 1], ordered[count - cut]
+
+
+def _cut(count: int, confidence: float) -> int:
+    """Give k so that the k-th smallest and the k-th largest of `count` hold the median."""
     # The k-th smallest lies above the median when fewer than k samples lie below it:
     # a binomial tail. Cut the largest k that leaves each tail its half of the risk.
     tail, cut, term = 0.0, 0, 0.5**count
@@ -230,11 +260,12 @@ def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> 
         cut = k + 1
         term *= (count - k) / (k + 1)
     if cut == 0:
+        least = math.ceil(1 - math.log2(1 - confidence))
         raise SampleCountError(
             f"{count} samples have no {confidence:.0%} interval of the median; take at least "
-            f"{MIN_SAMPLES}"
+            f"{least}"
         )
-    return ordered[cut - 1], ordered[count - cut]
+    return cut
 
 
 def percentile(values: Sequence[float], q: float) -> float:
@@ -276,7 +307,7 @@ def compare(samples: PairedSamples, min_effect: float = 0.0) -> Comparison:
         Changes up to this share are no verdict.
     """
     ratios = samples.ratios
-    low, high = median_interval(ratios)
+    low, high = dependent_interval(ratios)
     verdict = CANNOT_TELL
     if high < 1 - min_effect:
         verdict = FASTER

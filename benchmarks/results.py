@@ -45,6 +45,9 @@ class Gain:
     modelled : bool
     benchmark : str
         asv's class, such as "bench_waits.WakeUp".
+    arm_interval, baseline_interval : (float, float) or None
+        95 % intervals of the medians, in `unit`; they hold the drift that cancels in the
+        ratio, so a verdict never comes from them.
     """
 
     question: int
@@ -65,6 +68,8 @@ class Gain:
     commit: str
     modelled: bool
     benchmark: str = ""
+    arm_interval: tuple[float, float] | None = None
+    baseline_interval: tuple[float, float] | None = None
 
 
 def machines(folder: Path) -> list[str]:
@@ -159,6 +164,8 @@ def _gains(results: Any, machine: str, classes: dict[str, type[suite.Grid]]) -> 
                 commit=results.commit_hash,
                 modelled=grid.modelled,
                 benchmark=name,
+                arm_interval=measure.dependent_interval(pairs.arm),
+                baseline_interval=measure.dependent_interval(pairs.baseline),
                 **_compare(pairs),
             )
 
@@ -189,7 +196,7 @@ def _compare(pairs: PairedSamples) -> dict[str, Any]:
             "verdict": compared.verdict,
         }
     # A difference may be zero or less, and then has no ratio; its sign still tells.
-    low, high = measure.median_interval(
+    low, high = measure.dependent_interval(
         [a - b for a, b in zip(pairs.arm, pairs.baseline, strict=True)]
     )
     verdict = "faster" if high < 0 else "slower" if low > 0 else CANNOT_TELL

@@ -293,7 +293,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--virtual", action="store_true", help="on the virtual device")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the summary as a line of JSON")
+    parser.add_argument(
+        "--save", type=Path, metavar="FILE", help="keep the summary as a line of JSON"
+    )
     options = parser.parse_args(arguments)
     try:
         device = devices.virtual_device() if options.virtual else devices.cuda_device()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
-from benchmarks import loops, measure
+from benchmarks import conditions, loops, measure
 from benchmarks.devices import BenchDevice, without_allocations
 from benchmarks.measure import PairedSamples, Plan
 from benchmarks.runner import mode, progress
@@ -87,7 +88,33 @@ def measure_question(question: Question, device: BenchDevice) -> Iterator[Row]:
     for name in question.NAMES if mode.current() == "full" else question.QUICK_NAMES:
         progress.report(f"question {question.QUESTION}, {kind}: {name}")
         for cell in question.cells(device, name):
-            yield from cell.rows(run_arms(device, cell))
+            samples = measure_cell(device, cell)
+            if samples is not None:
+                yield from cell.rows(samples)
+
+
+def measure_cell(device: BenchDevice, cell: Cell) -> Samples | None:
+    """Measure a cell's arms; again, and in the end not at all, on a machine that is unfit.
+
+    Virtual time has no noise to judge.
+    """
+
+    def say(why: str) -> None:
+        progress.report(f"{cell.metric}, {cell.workload}: {why}")
+
+    run = partial(run_arms, device, cell)
+    return run() if device.modelled else conditions.measure_steadily(run, judge, say)
+
+
+def judge(samples: Samples) -> conditions.Judgement:
+    """Judge the machine by the first arm's samples and by the other arms' ratios to it."""
+    baseline, *others = samples.values()
+    judged = conditions.judge_baseline(baseline)
+    if min(baseline) <= 0:
+        return judged
+    for other in others:
+        judged += conditions.judge_rounds(PairedSamples(other, baseline).ratios)
+    return judged
 
 
 def run_arms(device: BenchDevice, cell: Cell) -> Samples:

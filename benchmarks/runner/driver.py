@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks import conditions
 from benchmarks.runner import facts, machine, mode, progress
 from benchmarks.runner.commands import BENCHMARK_FAILED, PROJECT, run_module
 from benchmarks.runner.errors import RunnerError
@@ -78,10 +80,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(plan: Plan, before: Facts, repository: Repository) -> int:
     """Carry out `plan`; give the exit status of the first step that failed."""
     machine.register(machine.asv_fields(plan.machine, before))
+    began = time.monotonic()
     measured = _measure(plan)
     if measured not in (0, BENCHMARK_FAILED):
         return measured
-    _record_facts(plan.machine, repository.head, before)
+    after = facts.collect()
+    _record_facts(plan.machine, repository.head, before, after)
+    judged = conditions.judge_clocks(before, after, time.monotonic() - began)
+    if judged.discard:
+        print(f"\nwarning: measure again; these results are {judged}", flush=True)
     statuses = [measured]
     if plan.pages:
         statuses.append(run_module(["asv", "publish"], {}))
@@ -98,17 +105,13 @@ def _measure(plan: Plan) -> int:
         return run_module(arguments, {mode.VARIABLE: plan.mode, progress.VARIABLE: path})
 
 
-def _record_facts(name: str, commit: str, before: Facts) -> None:
+def _record_facts(name: str, commit: str, before: Facts, after: Facts) -> None:
     """Write what the machine was before and after, beside the results."""
-    after = facts.collect()
     # asv reads every *.json in this folder as results.
     path = PROJECT / "results" / name / f"facts-{commit[:8]}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     records = ({"when": "before", **before}, {"when": "after", **after})
     path.write_text("".join(json.dumps(record, sort_keys=True) + "\n" for record in records))
-    reasons = {*facts.throttle_reasons(before), *facts.throttle_reasons(after)}
-    if reasons:
-        print(f"\nwarning: the GPU was throttled ({', '.join(sorted(reasons))})", flush=True)
 
 
 def _introduce(plan: Plan, found: Facts, repository: Repository) -> None:

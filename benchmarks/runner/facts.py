@@ -11,6 +11,7 @@ from asyncout.doctor.facts import (
     gpu_facts,
     host_facts,
     parse_nvidia_smi,
+    throttle_counters,
     throttle_reasons,
     torch_facts,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "gpu_facts",
     "host_facts",
     "parse_nvidia_smi",
+    "throttle_counters",
     "throttle_reasons",
     "torch_facts",
 ]

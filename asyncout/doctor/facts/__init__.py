@@ -5,7 +5,7 @@ One small collector a topic: :mod:`~asyncout.doctor.facts.host`,
 :mod:`~asyncout.doctor.facts.software`. None of them initialises CUDA in the calling process.
 """
 
-from asyncout.doctor.facts.gpu import gpu_facts, throttle_reasons
+from asyncout.doctor.facts.gpu import gpu_facts, throttle_counters, throttle_reasons
 from asyncout.doctor.facts.host import host_facts
 from asyncout.doctor.facts.nvidia_smi import parse_nvidia_smi
 from asyncout.doctor.facts.reading import Facts
@@ -17,6 +17,7 @@ __all__ = [
     "gpu_facts",
     "host_facts",
     "parse_nvidia_smi",
+    "throttle_counters",
     "throttle_reasons",
     "torch_facts",
 ]

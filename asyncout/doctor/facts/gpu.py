@@ -34,6 +34,14 @@ def throttle_reasons(facts: Facts) -> list[str]:
     return [reason for reason in reasons if any(word in reason for word in THROTTLE_WORDS)]
 
 
+def throttle_counters(facts: Facts) -> dict[str, int]:
+    """Give the microseconds, since the driver was loaded, that each such reason held."""
+    pairs = (text.split("=") for text in facts.get("clock_counters", "").split())
+    return {
+        name: int(number) for name, number in pairs if any(word in name for word in THROTTLE_WORDS)
+    }
+
+
 def _place(pci_bus: str) -> Facts:
     """Give the NUMA node that the GPU hangs on, and that node's processors."""
     # NVML writes the domain with eight digits, the kernel with four.

@@ -27,6 +27,9 @@ _PATHS: dict[str, tuple[str, ...]] = {
     "gpu_virtualisation": ("gpu_virtualization_mode/virtualization_mode",),
 }
 _REASONS_PATHS = ("clocks_event_reasons", "clocks_throttle_reasons")
+
+#: Microseconds for which each reason held since the driver was loaded; new drivers have it.
+_COUNTERS_PATH = "clocks_event_reasons_counters"
 _UNREADABLE = {"", "N/A", "[N/A]", "Unknown Error", "Requested functionality has been deprecated"}
 
 #: What ``nvidia-smi conf-compute -f`` prints before the state.
@@ -61,7 +64,18 @@ def parse_nvidia_smi(xml: str) -> Facts:
             active = (reason.tag for reason in reasons if (reason.text or "").strip() == "Active")
             found["clock_reasons"] = " ".join(sorted(active))
             break
+    found["clock_counters"] = _counters(gpu)
     return without_blanks(found)
+
+
+def _counters(gpu: ElementTree.Element) -> str:
+    """Write the counters as "reason=microseconds reason=microseconds"."""
+    found = []
+    for counter in gpu.findall(f"{_COUNTERS_PATH}/*"):
+        number, _, unit = (counter.text or "").strip().partition(" ")
+        if number.isdigit() and unit == "us":
+            found.append(f"{counter.tag.removeprefix(_COUNTERS_PATH + '_')}={number}")
+    return " ".join(sorted(found))
 
 
 def parse_confidential(text: str) -> str:
