@@ -122,8 +122,11 @@ class CostProfile:
 
     def to_json(self, path: str | Path) -> None:
         """Write the profile so that :meth:`load` reads the same."""
-        data = {"format": FORMAT, **dataclasses.asdict(self)}
-        Path(path).write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+        Path(path).write_text(self.as_json() + "\n", encoding="utf-8")
+
+    def as_json(self) -> str:
+        """Give what :meth:`to_json` writes."""
+        return json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=2)
 
     def replace(self, **changes: Any) -> CostProfile:
         """Give a copy with some fields changed."""

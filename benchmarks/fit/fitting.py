@@ -1,0 +1,167 @@
+"""Costs from observations: one cost after the other, each from the rows that tell it best."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from statistics import median
+
+import numpy as np
+
+from asyncout.doctor.lines import fit_line
+from asyncout.virtual import CostProfile
+from benchmarks import names
+from benchmarks.fit.observed import Observed
+from benchmarks.fit.twin import Twin
+from benchmarks.grids import library, memory, waits
+
+#: Which calls carry the host time of an output's construction, in groups that share a scale.
+#: What was measured is a sum, cold and with Python around the calls: the first group is there
+#: once or more for each tensor, the second once for each output, the third only where copies are
+#: made one by one. What question 2's warm loop makes too (record, query) keeps its cost.
+CALL_GROUPS = (("copy",), ("wait_event",), ("new_event", "set_stream"))
+
+#: Probing costs: one of them in plain numbers, all else nothing, so that what the twin then
+#: takes is a count. In seconds and bytes per second, small enough for exact sums.
+UNIT_S, UNIT_BYTES_PER_S, NO_LIMIT = 1e-6, 1e12, 1e21
+
+
+def fit(
+    observed: Observed,
+    base: CostProfile,
+    twin: Twin,
+    *,
+    workloads: Collection[str] = names.STREAMS,
+    sizes: Collection[str] = tuple(names.SIZES),
+) -> CostProfile:
+    """Fit a cost profile.
+
+    Parameters
+    ----------
+    observed : Observed
+    base : CostProfile
+        Gives what no row tells: copies to the device, small kernels, sleeps, and what single
+        calls cost in proportion to each other.
+    twin : Twin
+        Counts a step's calls, copies and bytes.
+    workloads, sizes : collection of str
+        Rows of questions 1 and 2 that may be looked at; the others are kept for validation.
+
+    Returns
+    -------
+    CostProfile
+    """
+    latency, bytes_per_s = _copies(observed, twin, base, workloads, sizes)
+    profile = base.replace(
+        machine=observed.machine,
+        source=f"fitted from {observed.machine}'s results at {observed.commit[:8]} "
+        f"(python -m benchmarks.fit); what they do not tell is of {base.machine}: copies to the "
+        "device, small kernels, sleeps",
+        copy_latency_s=latency,
+        d2h_pinned_bytes_per_s=bytes_per_s,
+        d2h_pageable_bytes_per_s=_pageable(observed, sizes),
+    )
+    profile = _calls(observed, twin, profile)
+    return _waits(observed, twin, profile)
+
+
+def _copies(
+    observed: Observed,
+    twin: Twin,
+    base: CostProfile,
+    workloads: Collection[str],
+    sizes: Collection[str],
+) -> tuple[float, float]:
+    """Give a copy's latency and its bandwidth.
+
+    From the copies alone of question 1, and from the slope of question 2: what its calls and
+    its wait cost beside the copy is a third unknown, which only those rows have.
+    """
+    per_copy = base.replace(copy_latency_s=UNIT_S, d2h_pinned_bytes_per_s=NO_LIMIT)
+    per_byte = base.replace(copy_latency_s=0.0, d2h_pinned_bytes_per_s=UNIT_BYTES_PER_S)
+    rows, seconds = [], []
+    for workload, alone in observed.alone.items():
+        if workload in workloads:
+            with twin.under(per_copy):
+                copies = twin.copies_alone(workload) / UNIT_S
+            with twin.under(per_byte):
+                num_bytes = twin.copies_alone(workload) * UNIT_BYTES_PER_S
+            rows.append((copies, num_bytes, 0.0))
+            seconds.append(alone)
+    for (size, kind), time in observed.copies.items():
+        if kind == memory.PINNED and size in sizes:
+            rows.append((0.0, float(names.SIZES[size]), 1.0))
+            seconds.append(time)
+    latency, per_byte_s, _ = _least_relative_errors(rows, seconds)
+    return max(0.0, latency), 1 / per_byte_s
+
+
+def _pageable(observed: Observed, sizes: Collection[str]) -> float:
+    points = [
+        (float(names.SIZES[size]), time)
+        for (size, kind), time in observed.copies.items()
+        if kind == memory.PAGEABLE and size in sizes
+    ]
+    return 1 / fit_line(points)[1]
+
+
+def _calls(observed: Observed, twin: Twin, profile: CostProfile) -> CostProfile:
+    """Scale the groups of calls so that constructing an output takes as long as it did."""
+    scaled = [_costs(profile, kinds) for kinds in CALL_GROUPS]
+    nothing = {name: 0.0 for group in scaled for name in group}
+    kept = _costs(profile, ("record", "host_allocation", "query"))
+    rows, seconds = [], []
+    for (workload, arm), time in observed.enqueues.items():
+        if arm not in library.POLICIES:
+            continue  # the original itself, which is not the library's code
+        with twin.under(profile.replace(**nothing)):
+            rest = twin.enqueue(workload, arm)
+        parts = []
+        for group in scaled:
+            with twin.under(profile.replace(**{**nothing, **dict.fromkeys(kept, 0.0), **group})):
+                parts.append(twin.enqueue(workload, arm))
+        rows.append(tuple(parts))
+        seconds.append(time - rest)
+    scales = _least_relative_errors(rows, seconds)
+    return profile.replace(
+        **{
+            name: max(0.0, scale) * cost
+            for scale, group in zip(scales, scaled, strict=True)
+            for name, cost in group.items()
+        }
+    )
+
+
+def _costs(profile: CostProfile, kinds: Sequence[str]) -> dict[str, float]:
+    return {f"call_{kind}_s": getattr(profile, f"call_{kind}_s") for kind in kinds}
+
+
+def _waits(observed: Observed, twin: Twin, profile: CostProfile) -> CostProfile:
+    """Fit how late threads are back: what is left when the rest of the loop is explained.
+
+    The median over the lengths: the model's waits are late by one time, whatever their length.
+    """
+    prompt = profile.replace(block_wake_s=0.0, spin_wake_s=0.0)
+    late: dict[str, list[float]] = {waits.BLOCK: [], waits.SPIN: []}
+    cpu = []
+    for (length, wait), time in observed.late.items():
+        if wait in late:
+            with twin.under(prompt):
+                late[wait].append(time - twin.late(length, wait))
+        if wait == waits.BLOCK:
+            cpu.append(observed.burnt[length, wait] * (names.WAITS[length] + time))
+    return profile.replace(
+        block_wake_s=max(0.0, median(late[waits.BLOCK])),
+        spin_wake_s=max(0.0, median(late[waits.SPIN])),
+        block_cpu_s=max(0.0, median(cpu) - profile.call_query_s),
+    )
+
+
+def _least_relative_errors(
+    rows: Sequence[tuple[float, ...]], seconds: Sequence[float]
+) -> tuple[float, ...]:
+    """Solve rows · unknowns = seconds for the least sum of squared relative errors."""
+    matrix = np.array(rows) / np.array(seconds)[:, None]
+    # Each unknown in its own scale, or bytes and counts are too far apart for the solver.
+    scales = np.abs(matrix).max(axis=0)
+    solution = np.linalg.lstsq(matrix / scales, np.ones(len(seconds)), rcond=None)[0] / scales
+    return tuple(float(value) for value in solution)
