@@ -40,6 +40,13 @@ WAITS_QUICK = ("1 ms", "5 ms")
 JITTERED_WAITS = {"1 ms, 10 % jitter": 1e-3, "5 ms, 10 % jitter": 5e-3}
 JITTERED_WAITS_QUICK = ("1 ms, 10 % jitter",)
 
+#: Question 3: what goes on beside the waiting thread.
+LAUNCHING = "a thread that launches"
+COMPUTING = "a thread that computes"
+WAITING = "three more that wait"
+LOADED = "every core busy"
+NEIGHBOURS = (LAUNCHING, COMPUTING, WAITING, LOADED)
+
 #: Question 4: the factors of its blocks; in each block all policies are measured.
 FACTORIAL_WORKLOADS = (
     "decode R=1 K=0",
