@@ -34,7 +34,7 @@ REPLACED = {
 #: What asv's page may load: itself. Its scripts write styles into elements.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'"
+    "img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'"
 )
 
 #: Own style and script of asv's page, from its folder.
@@ -64,7 +64,8 @@ _REPLACEMENTS = (
         '    <meta name="color-scheme" content="light dark">\n'
         f'    <meta http-equiv="Content-Security-Policy" content="{html.escape(POLICY)}">',
     ),
-    ("<body>", '<body>\n    <a class="skip" href="#main">Skip to the graphs</a>'),
+    ("<body>", '<body>\n    <a class="skip" href="#main">Skip to the graphs</a>\n    <noscript>These graphs need JavaScript; the '
+        '<a href="../index.html">start page</a> does not.</noscript>'),
     ('role="navigation">', 'aria-label="Pages">'),
     (
         '<span class="navbar-brand" id="title">',

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from string import Template
 
-#: Elements that have no end tag.
-VOID = frozenset({"br", "hr", "img", "line", "link", "meta", "rect"})
+#: Elements of HTML that have no end tag; those of SVG have one.
+VOID = frozenset({"br", "hr", "img", "link", "meta"})
 
 
 class Markup(str):

@@ -68,7 +68,7 @@ def _row(gain: Gain, has_bound: bool, benchmarks: Container[str]) -> Markup:
         tag("td", human(gain.arm_value, gain.unit), class_="figure"),
         tag("td", human(gain.baseline_value, gain.unit), class_="figure"),
         tag("td", words.change(gain.ratio), class_="change"),
-        tag("td", _ratio(gain)),
+        tag("td", _ratio(gain), class_="rate"),
     ]
     if has_bound:
         cells.append(tag("td", "" if gain.bound is None else f"{gain.bound:.3g}", class_="figure"))

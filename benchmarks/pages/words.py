@@ -57,16 +57,16 @@ def headline(question: int, gains: Sequence[Gain]) -> str:
 def sentence(gains: Sequence[Gain]) -> str:
     """Say what the rows of one comparison come to, its best and its worst."""
     metric, arm, baseline = comparison_of(gains[0])
-    subject = f"{capital(metric)} with {arm}"
+    subject, other = f"{capital(metric)} with {_quoted(arm)}", _quoted(baseline)
     rated = [gain for gain in gains if gain.ratio is not None]
     if not rated:
-        return f"{subject} has no ratio to {baseline}, whose figures are not clearly above zero."
+        return f"{subject} has no ratio to {other}, whose figures are not clearly above zero."
     best = min(rated, key=lambda gain: gain.ratio or 0)
     worst = max(rated, key=lambda gain: gain.ratio or 0)
     if best is worst:
-        return f"{subject} is {best.ratio:.3g} of that with {baseline} ({best.workload})."
+        return f"{subject} is {best.ratio:.3g} of that with {other} ({best.workload})."
     return (
-        f"{subject} is {best.ratio:.3g} of that with {baseline} at best ({best.workload}) "
+        f"{subject} is {best.ratio:.3g} of that with {other} at best ({best.workload}) "
         f"and {worst.ratio:.3g} at worst ({worst.workload})."
     )
 
@@ -74,9 +74,12 @@ def sentence(gains: Sequence[Gain]) -> str:
 def verdicts(gains: Sequence[Gain]) -> str:
     """Count the verdicts of rows, in words."""
     counted = Counter(gain.verdict for gain in gains)
-    rows = "row" if len(gains) == 1 else "rows"
-    parts = [f"{counted[verdict]} {verdict}" for verdict in ("faster", "slower", CANNOT_TELL)]
-    return f"Of {len(gains)} {rows}: {', '.join(parts)}."
+    parts = [
+        f"{counted[verdict]} {said}"
+        for verdict, said in (("faster", "faster"), ("slower", "slower"), (CANNOT_TELL, "open"))
+        if counted[verdict]
+    ]
+    return f"{len(gains)} {'row' if len(gains) == 1 else 'rows'}: {', '.join(parts)}."
 
 
 def change(ratio: float | None) -> str:
@@ -92,6 +95,11 @@ def change(ratio: float | None) -> str:
     if abs(ratio - 1) < NEGLIGIBLE:
         return "the same"
     return f"{abs(1 - ratio) * 100:.2g} % {'less' if ratio < 1 else 'more'}"
+
+
+def _quoted(name: str) -> str:
+    """Give an arm's name so that one of several words cannot run into its sentence."""
+    return f"“{name}”" if "," in name else name
 
 
 def capital(text: str) -> str:
