@@ -64,8 +64,12 @@ _REPLACEMENTS = (
         '    <meta name="color-scheme" content="light dark">\n'
         f'    <meta http-equiv="Content-Security-Policy" content="{html.escape(POLICY)}">',
     ),
-    ("<body>", '<body>\n    <a class="skip" href="#main">Skip to the graphs</a>\n    <noscript>These graphs need JavaScript; the '
-        '<a href="../index.html">start page</a> does not.</noscript>'),
+    (
+        "<body>",
+        '<body>\n    <a class="skip" href="#main">Skip to the graphs</a>\n'
+        "    <noscript>These graphs need JavaScript; the "
+        '<a href="../index.html">start page</a> does not.</noscript>',
+    ),
     ('role="navigation">', 'aria-label="Pages">'),
     (
         '<span class="navbar-brand" id="title">',
@@ -82,12 +86,13 @@ _REPLACEMENTS = (
     ),
     (
         '<div id="main-graph"',
-        '<div id="main-graph" role="img" aria-label="Graph; its values are in the list of benchmarks"',
+        '<div id="main-graph" role="img" aria-label="Graph; the list of benchmarks has values"',
     ),
     ('<div id="overview"', '<div id="overview" role="img" aria-label="Overview of the graph"'),
     (
         "</head>",
-        f'  <link href="{STYLE}" rel="stylesheet">\n    <script src="{SCRIPT}"></script>\n  </head>',
+        f'  <link href="{STYLE}" rel="stylesheet">\n'
+        f'    <script src="{SCRIPT}"></script>\n  </head>',
     ),
 )
 
@@ -102,9 +107,7 @@ def rewrite(page: str) -> str:
     """
     page = _once(_FAILURE_SCRIPT, "", page)
     page = _once(_BRAND, _OWN_BRAND, page)
-    page = _EXTERNAL_SCRIPT.sub(
-        lambda found: f'<script src="{_shipped(found[1])}"></script>', page
-    )
+    page = _EXTERNAL_SCRIPT.sub(lambda found: f'<script src="{_shipped(found[1])}"></script>', page)
     page = _EXTERNAL_STYLE.sub(
         lambda found: f'<link rel="stylesheet" href="{_shipped(found[1])}">', page
     )

@@ -65,9 +65,11 @@ def read(asv: Path, results: Path, repository: Path) -> list[Commit]:
     said = _subjects(repository)
     return [
         Commit(
-            hashes[revision], _day(dates[revision]), said.get(hashes[revision], ""),
+            hashes[revision],
+            _day(dates[revision]),
+            said.get(hashes[revision], ""),
             tuple(measured.get(hashes[revision][:SHORT_HASH], ())),
-        )  # fmt: skip
+        )
         for revision in sorted(hashes, key=int, reverse=True)
     ]
 

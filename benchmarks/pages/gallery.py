@@ -51,7 +51,9 @@ def find(machine: Path) -> list[Shown]:
     described = {match["name"]: match["alt"] for match in _EMBEDDED.finditer(text)}
     order = list(described)
     files = [path for path in (machine / FOLDER).glob("*.svg") if _NAME.fullmatch(path.name)]
-    files.sort(key=lambda path: (order.index(path.name) if path.name in order else len(order), path))
+    files.sort(
+        key=lambda path: (order.index(path.name) if path.name in order else len(order), path)
+    )
     return [
         Shown(
             path,

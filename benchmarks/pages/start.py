@@ -67,7 +67,9 @@ class Story:
     @property
     def machines(self) -> dict[str, tuple[Machine, str]]:
         """Give every machine, with its commit."""
-        return {run.machine.name: (run.machine, run.commit) for run in self.modelled + self.measured}
+        return {
+            run.machine.name: (run.machine, run.commit) for run in self.modelled + self.measured
+        }
 
 
 def tell(results: Path, benchmarks: Container[str]) -> Story:
@@ -93,7 +95,9 @@ def tell(results: Path, benchmarks: Container[str]) -> Story:
     measured = {run.machine.name for run in runs[False]}
     # A machine's pictures are of its measured rows, if it has any.
     modelled = [
-        Run(run.machine, run.commit, run.gains, [] if run.machine.name in measured else run.pictures)
+        Run(
+            run.machine, run.commit, run.gains, [] if run.machine.name in measured else run.pictures
+        )
         for run in runs[True]
     ]
     return Story(runs[False], modelled, benchmarks)
@@ -131,7 +135,10 @@ def _in_short(story: Story) -> Markup:
         join(
             [
                 tag(
-                    "p", "Measured on ", tag("strong", run.machine.device), f" ({run.machine.name}):"
+                    "p",
+                    "Measured on ",
+                    tag("strong", run.machine.device),
+                    f" ({run.machine.name}):",
                 ),
                 tag("ul", [_short(run, number, rows) for number, rows in run.questions]),
             ]
@@ -234,8 +241,8 @@ def _compared(story: Story) -> Markup:
         tag("h2", "Machines compared", id="compared"),
         tag(
             "p",
-            "The same comparisons, one machine a column. Only ratios are set side by side: each was "
-            "taken pair by pair on its own machine.",
+            "The same comparisons, one machine a column. Only ratios are set side by side: each "
+            "was taken pair by pair on its own machine.",
         ),
     ]
     for number, rows in sorted(by_question.items()):
