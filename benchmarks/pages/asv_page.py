@@ -61,7 +61,8 @@ _REPLACEMENTS = (
         '<meta http-equiv="Content-Type" content="text/html; charset=utf-8">',
         '<meta charset="utf-8">\n'
         '    <meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '    <meta name="color-scheme" content="light dark">\n'
+        # Its own style turns the colours in the dark; the browser must not turn some of them.
+        '    <meta name="color-scheme" content="light">\n'
         f'    <meta http-equiv="Content-Security-Policy" content="{html.escape(POLICY)}">',
     ),
     (

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.pages import asv_page, commits, gallery, links, start, vendored
+from benchmarks.pages import asv_graphs, asv_page, commits, gallery, links, start, vendored
 from benchmarks.pages.errors import PagesError
 from benchmarks.pages.start import STATIC
 from benchmarks.results import ResultsError
@@ -58,6 +58,7 @@ def build(site: Path = SITE, project: Path = PROJECT, publish: Publish = asv_pub
     if status := publish(asv):
         raise PagesError(f"asv could not publish the results (status {status}); it says why above")
     asv_page.rewrite_folder(asv)
+    asv_graphs.fill(asv)
     vendored.copy_into(site)
     gallery.copy_into(site, start.pictures(story))
     _copy_own(site)
