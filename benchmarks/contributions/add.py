@@ -22,7 +22,9 @@ def add(checked: Checked, results: Path) -> list[Path]:
     """
     found = checked.bundle
     folder = results / found.machine
-    new = {name: text for name, text in found.files.items() if not _is_there(folder / name, text)}
+    # The machine first: whether it is the same one is the better reason.
+    names = sorted(found.files, key=lambda name: name != texts.MACHINE_FILE)
+    new = {n: found.files[n] for n in names if not _is_there(folder / n, found.files[n])}
     check.write(Bundle(found.machine, new), folder)
     return [folder / name for name in new]
 
