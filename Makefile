@@ -14,8 +14,8 @@ BENCH_FLAGS = $(if $(MODE),--mode $(MODE)) $(if $(MACHINE),--machine $(MACHINE))
 # run without it, so that nothing shadows the environment.
 RUN := env -u PYTHONPATH $(PY)
 
-.PHONY: help env test test-python test-gpu guards lint format types smoke bench gate false-alarms planted noise report trace preview \
-        pull-results push-results push-pages clean
+.PHONY: help env test test-python test-gpu guards lint format types smoke bench gate false-alarms planted noise report trace \
+        pages preview contribute pull-results push-results push-pages clean
 
 help:
 	@echo "make test      every test, each pytest-benchmark once as a test"
@@ -36,7 +36,9 @@ help:
 	@echo "make report    the table of gains, pictures and pages from results/"
 	@echo "make trace     trace steps under two policies, for Perfetto and as a picture"
 	@echo "               MACHINE=name"
-	@echo "make preview   serve the published pages"
+	@echo "make pages     build the site from results/: start page, graphs, regressions"
+	@echo "make preview   serve the site on this machine [ARGS='--port 8080']"
+	@echo "make contribute  one file of a machine's results, to be sent in: MACHINE=name"
 	@echo "make clean     remove the environments (not the results)"
 	@echo "PYTHON=/path/to/python chooses the Python, and with it the torch"
 
@@ -109,7 +111,7 @@ push-results: $(READY)
 	$(RUN) -m benchmarks.runner.branches push results results
 
 push-pages: $(READY)
-	$(RUN) -m benchmarks.runner.branches push .asv/html gh-pages
+	$(RUN) -m benchmarks.runner.branches push .asv/site gh-pages
 
 # --json is for the table alone: what is drawn says nothing on the standard output.
 report: $(READY)
@@ -120,8 +122,15 @@ trace: $(READY)
 	@test -n "$(MACHINE)" || { echo "error: name the machine: make trace MACHINE=name" >&2; exit 1; }
 	$(RUN) -m benchmarks.trace --out results/$(MACHINE)/pictures $(ARGS)
 
+pages: $(READY)
+	$(RUN) -m benchmarks.pages build $(ARGS)
+
 preview: $(READY)
-	$(RUN) -m asv preview
+	$(RUN) -m benchmarks.pages preview $(ARGS)
+
+contribute: $(READY)
+	@test -n "$(MACHINE)" || { echo "error: name the machine: make contribute MACHINE=name" >&2; exit 1; }
+	$(RUN) -m benchmarks.contributions make $(MACHINE) $(ARGS)
 
 clean:
 	rm -rf $(VENV) .asv build asyncout.egg-info

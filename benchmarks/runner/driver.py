@@ -91,7 +91,7 @@ def run(plan: Plan, before: Facts, repository: Repository) -> int:
         print(f"\nwarning: measure again; these results are {judged}", flush=True)
     statuses = [measured]
     if plan.pages:
-        statuses.append(run_module(["asv", "publish"], {}))
+        statuses.append(run_module(["benchmarks.pages", "build"], {}))
     statuses.append(run_module(["benchmarks.report"], {}))
     if measured == BENCHMARK_FAILED:
         print("\nerror: a benchmark failed; it says 'failed' above", file=sys.stderr)
