@@ -6,7 +6,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 LINT_READY := $(VENV)/.ready-lint
-# MODE=quick|full, MACHINE=name and ARGS="..." go to `make bench`; without
+# MODE=quick|full|nightly, MACHINE=name and ARGS="..." go to `make bench`; without
 # MODE a machine with a GPU measures in full and one without measures quickly.
 BENCH_FLAGS = $(if $(MODE),--mode $(MODE)) $(if $(MACHINE),--machine $(MACHINE)) $(ARGS)
 
@@ -26,7 +26,7 @@ help:
 	@echo "make types     mypy --strict on the library"
 	@echo "make smoke     both suites on this tree in seconds; nothing is saved"
 	@echo "make bench     measure this commit, publish the pages, print the gains"
-	@echo "               [MODE=quick|full] [MACHINE=name] [ARGS='--commits ALL']"
+	@echo "               [MODE=quick|full|nightly] [MACHINE=name] [ARGS='--commits ALL']"
 	@echo "make gate      is this commit slower than BASE (default: main)? [BASE=commit] [HEAD=commit]"
 	@echo "               exits 0: no; 1: yes; 2: it could not be measured"
 	@echo "make false-alarms  the gate on a commit and itself [TIMES=10]"

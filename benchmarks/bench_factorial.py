@@ -12,6 +12,13 @@ COMPARISONS = [
     "default / original",
 ]
 
+#: Each policy, by its levels, against the original's preset, which has no row of its own.
+EACH = [
+    f"{'-'.join(levels)} / original"
+    for levels in itertools.product(*names.FACTORS.values())
+    if levels != names.ORIGINAL_LEVELS
+]
+
 #: What a level does at another factor's level, over what it does at that one's first.
 INTERACTIONS = [
     f"{a} with {b} / {a} with {second[0]}"
@@ -40,6 +47,19 @@ class PolicyStepTime(_Question4):
 
 
 class PolicyStepTimeModelled(PolicyStepTime):
+    """The same on the virtual device."""
+
+    modelled = True
+
+
+class EachPolicy(_Question4):
+    """Step time of each policy in a block: which one is best there."""
+
+    metric = "step time of each policy"
+    params = (names.BLOCKS, EACH)
+
+
+class EachPolicyModelled(EachPolicy):
     """The same on the virtual device."""
 
     modelled = True

@@ -7,7 +7,7 @@ from benchmarks import names, suite
 
 class _Question1(suite.Grid):
     question = 1
-    params = (names.STREAMS, ["two streams / one stream"])
+    params = ((*names.STREAMS, *names.STREAMS_REAL), ["two streams / one stream"])
 
     def setup_cache(self) -> suite.Cache:
         from benchmarks.grids import streams

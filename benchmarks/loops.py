@@ -46,7 +46,7 @@ def no_collector() -> Iterator[None]:
 
 
 def pipelined_step(
-    device: BenchDevice, step: Step, policy: CopyPolicy, compute_s: float, steps: int
+    device: BenchDevice, step: Step, policy: CopyPolicy, launch: Callable[[], Any], steps: int
 ) -> float:
     """Time a step of a loop that reads each output while the next step computes.
 
@@ -55,8 +55,8 @@ def pipelined_step(
     device : BenchDevice
     step : Step
     policy : CopyPolicy
-    compute_s : float
-        Kernel time of a step.
+    launch : callable
+        Enqueues a step's kernels on the main stream.
     steps : int
         Steps in the loop.
 
@@ -69,7 +69,7 @@ def pipelined_step(
     device.synchronize()
     begin = device.clock()
     for _ in range(steps):
-        device.busy(compute_s)
+        launch()
         output = step.enqueue(step.prepare(), policy)
         if pending is not None:
             pending.get_output()
@@ -79,7 +79,7 @@ def pipelined_step(
 
 
 def synchronous_step(
-    device: BenchDevice, step: Step, policy: CopyPolicy, compute_s: float, steps: int
+    device: BenchDevice, step: Step, policy: CopyPolicy, launch: Callable[[], Any], steps: int
 ) -> float:
     """Time a step of a loop that reads each output before it launches the next step.
 
@@ -88,7 +88,7 @@ def synchronous_step(
     device.synchronize()
     begin = device.clock()
     for _ in range(steps):
-        device.busy(compute_s)
+        launch()
         step.enqueue(step.prepare(), policy).get_output()
     return (device.clock() - begin) / steps
 
@@ -120,13 +120,13 @@ def ready_beside(
     return done.elapsed_time(there) * 1e-3
 
 
-def bare_step(device: BenchDevice, waiter: Waiter, compute_s: float, steps: int) -> float:
+def bare_step(device: BenchDevice, waiter: Waiter, launch: Callable[[], Any], steps: int) -> float:
     """Time a step of the same loop without any output: kernels, events and waits only."""
     pending = None
     device.synchronize()
     begin = device.clock()
     for _ in range(steps):
-        device.busy(compute_s)
+        launch()
         event = waiter.record(device.main)
         if pending is not None:
             waiter.wait(pending)

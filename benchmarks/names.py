@@ -21,6 +21,16 @@ STREAMS = (
 )
 STREAMS_QUICK = ("decode R=256 K=20", "routed experts 8192 x 60 x 8", "logits 256 x 128256 fp32")
 
+#: Question 1: the same behind real kernels, and what such a workload's name ends with.
+REAL_KERNELS = ", real kernels"
+STREAMS_REAL = (
+    "decode R=256 K=20" + REAL_KERNELS,
+    "sampling masks R=256" + REAL_KERNELS,
+    "routed experts 8192 x 60 x 8" + REAL_KERNELS,
+    "logits 256 x 128256 fp32" + REAL_KERNELS,
+)
+STREAMS_REAL_QUICK = STREAMS_REAL[2:3]
+
 #: Question 2: bytes of one copy.
 SIZES = {
     "64 B": 64,
@@ -89,6 +99,9 @@ FACTORS = {
     "copies": ("per_tensor", "batched"),
 }
 
+#: Question 4: the levels of the original's preset.
+ORIGINAL_LEVELS = ("dual", "pinned", "block", "per_tensor")
+
 #: Question 6: what goes on beside an output's copy.
 OFFLOADS = ("decode R=256 K=20", "pooling 256 x 4096 fp32")
 
@@ -119,3 +132,10 @@ BEHIND = {"decode R=256 K=20, behind 50 ms": 50e-3}
 
 #: Question 5: the one workload of what does not depend on one.
 ONE_STEP = "one step"
+
+#: Question 5: tensors that are new in each step.
+SMALL_SOURCES = "6 x 8 KiB, read a step later"
+LARGE_SOURCES = "128 MiB, read a step later"
+LATE_READER = "128 MiB, read 4 steps later"
+FULL_MEMORY = "128 MiB, read a step later, memory full"
+KEEPING = (SMALL_SOURCES, LARGE_SOURCES, LATE_READER, FULL_MEMORY)

@@ -121,7 +121,7 @@ def counting(stop: threading.Event) -> float:
     return (time.perf_counter() - begin) / max(rounds, 1)
 
 
-def time_of_a_round(device: BenchDevice, waiter: Waiter, seconds: float) -> float:
+def round_time(device: BenchDevice, waiter: Waiter, seconds: float) -> float:
     """Give the time that a neighbour's round of computation takes during a wait."""
     took: float = beside_a_wait(device, waiter, seconds, counting)
     return took

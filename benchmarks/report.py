@@ -179,6 +179,8 @@ def _cells(gain: Gain) -> tuple[str, ...]:
 
 def human(value: float, unit: str) -> str:
     """Write a value in a unit that suits its size."""
+    if unit == "bytes":
+        return f"{value / (1 << 20):.4g} MiB"
     if unit != "seconds":
         return f"{value:.3g}"
     for scale, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):

@@ -16,17 +16,50 @@ import pytest
 
 from benchmarks import measure, names
 from benchmarks.devices import BenchDevice, cuda_device, virtual_device
-from benchmarks.grids import contention, factorial, library, memory, plans, streams, waits
+from benchmarks.grids import (
+    contention,
+    factorial,
+    keeping,
+    library,
+    memory,
+    neighbours,
+    plans,
+    streams,
+    waits,
+)
 from benchmarks.runner import mode
 
-GRIDS = (streams, memory, waits, factorial, library, contention)
-QUESTIONS: dict[int, Any] = {grid.QUESTION: grid for grid in GRIDS}
+GRIDS: dict[str, Any] = {
+    grid.__name__.rpartition(".")[2]: grid
+    for grid in (streams, memory, waits, neighbours, factorial, library, keeping, contention)
+}
 
 MEASURED, MODELLED = "measured", "modelled"
 DEVICES = {MEASURED: cuda_device, MODELLED: virtual_device}
 
-#: Samples per benchmark, by mode.
-ROUNDS = {"smoke": 3, "quick": 12, "full": 50}
+#: Samples per benchmark, by mode; fewer where a sample is a batch of many.
+ROUNDS = {"smoke": 3, "quick": 12, "full": 50, "nightly": 50}
+BATCH_ROUNDS = 3
+
+#: The metric of each workload where a grid's workloads have metrics of their own.
+OWN_METRICS: dict[str, dict[str, str]] = {
+    "neighbours": {
+        names.LAUNCHING: neighbours.LAUNCH,
+        names.COMPUTING: neighbours.ROUND,
+        names.WAITING: neighbours.LATEST,
+        names.LOADED: neighbours.LOADED,
+    },
+    "keeping": {names.SMALL_SOURCES: keeping.HOST, names.FULL_MEMORY: keeping.STEP},
+    # Step timing stands for both of its workload's own.
+    "library": {
+        name: library.TIMING
+        if name == names.ONE_STEP
+        else library.LATENCY
+        if name in names.LATENCY_STEPS
+        else library.ENQUEUE
+        for name in library.QUICK_NAMES
+    },
+}
 
 
 class SampleClock:
@@ -54,55 +87,51 @@ def device_of(kind: str) -> BenchDevice:
 
 
 @cache
-def cell_of(kind: str, question: int, name: str, metric: str) -> plans.Cell | None:
+def cell_of(kind: str, grid: str, name: str, metric: str) -> plans.Cell | None:
     """Build a cell once for all of its arms; None where the device has none."""
-    cells = QUESTIONS[question].cells(device_of(kind), name)
+    cells = GRIDS[grid].cells(device_of(kind), name)
     return next((cell for cell in cells if cell.metric == metric), None)
-
-
-def _metric_of(name: str) -> str:
-    """Say which of question 5's cells a workload has; step timing stands for both of its own."""
-    if name == names.ONE_STEP:
-        return library.TIMING
-    return library.LATENCY if name in names.LATENCY_STEPS else library.ENQUEUE
 
 
 def _parameters() -> Iterator[Any]:
     for kind in DEVICES:
         marks = [pytest.mark.gpu] if kind == MEASURED else []
-        for question, grid in QUESTIONS.items():
+        for title, grid in GRIDS.items():
+            own = OWN_METRICS.get(title, {})
             for name in grid.QUICK_NAMES:
                 for metric, arms in grid.ARMS.items():
-                    if grid is library and metric != _metric_of(name):
-                        continue  # each of its workloads has metrics of its own
+                    if own.get(name, metric) != metric:
+                        continue
                     for arm in arms:
                         yield pytest.param(
                             kind,
-                            question,
+                            title,
                             name,
                             metric,
                             arm,
                             marks=marks,
-                            id=f"{kind}-{question}-{name}-{metric}-{arm}",
+                            id=f"{kind}-{title}-{name}-{metric}-{arm}",
                         )
 
 
 @pytest.mark.benchmark(timer=CLOCK, warmup=False)
-@pytest.mark.parametrize(("kind", "question", "name", "metric", "arm"), list(_parameters()))
-def test_arm(benchmark: Any, kind: str, question: int, name: str, metric: str, arm: str) -> None:
+@pytest.mark.parametrize(("kind", "grid", "name", "metric", "arm"), list(_parameters()))
+def test_arm(benchmark: Any, kind: str, grid: str, name: str, metric: str, arm: str) -> None:
     """Sample one arm; the last of its group adds the paired comparison."""
-    cell = cell_of(kind, question, name, metric)
+    cell = cell_of(kind, grid, name, metric)
     if cell is None or arm not in cell.arms:
+        assert kind == MODELLED, f"the GPU has no {arm!r}"
         pytest.skip(f"no {arm!r} on the virtual device")
-    benchmark.group = f"{kind}: question {question}, {name}, {metric}"
+    benchmark.group = f"{kind}: question {GRIDS[grid].QUESTION}, {name}, {metric}"
     benchmark.extra_info["modelled"] = kind == MODELLED
 
     def sample() -> None:
         CLOCK.add(cell.arms[arm]())
 
+    rounds = BATCH_ROUNDS if cell.is_batch else ROUNDS[mode.current()]
     with device_of(kind).times_only():
-        benchmark.pedantic(sample, rounds=ROUNDS[mode.current()], warmup_rounds=1)
-    if arm == [name for name in QUESTIONS[question].ARMS[metric] if name in cell.arms][-1]:
+        benchmark.pedantic(sample, rounds=rounds, warmup_rounds=1)
+    if arm == [name for name in GRIDS[grid].ARMS[metric] if name in cell.arms][-1]:
         benchmark.extra_info["comparisons"] = _compare(kind, cell)
 
 

@@ -21,6 +21,7 @@ from asyncout import DEFAULT, CopyPolicy
 from asyncout.virtual import CostProfile, VirtualMachine
 from benchmarks import devices, timeline
 from benchmarks.devices import BenchDevice, VirtualDevice
+from benchmarks.kernels import DecodeLoad
 from benchmarks.pictures import look
 from benchmarks.pictures import timeline as picture
 from benchmarks.timeline import HOST, HOST_RANGES, LAUNCH, Span, Timeline, Trace
@@ -45,10 +46,6 @@ STEPS = picture.FIRST + picture.SHOWN + 2
 
 #: Steps that run before anything is traced: memory is allocated, the hybrid wait has learned.
 WARM_UP_STEPS = 24
-
-#: Side of the square matrices of a step's products on a GPU, and rows of its activations: a
-#: weight of 128 MiB, read for 256 requests, is what decode steps are made of.
-MATRIX, ROWS = 8192, 256
 
 TRACE_FILE = "trace.json.gz"
 
@@ -116,35 +113,6 @@ class ClockRanges:
         name, start = self._open.pop()
         if name in HOST_RANGES:
             self.spans.append(Span(HOST_RANGES[name], name, HOST, start, self._clock()))
-
-
-class DecodeLoad:
-    """A step's kernels on a GPU: matrix products, each with a pass over its result."""
-
-    def __init__(self, seconds: float) -> None:
-        options: Any = {"device": "cuda", "dtype": torch.bfloat16}
-        self._weight = torch.randn(MATRIX, MATRIX, **options) / MATRIX**0.5
-        self._state = torch.randn(ROWS, MATRIX, **options)
-        self._layers = 1
-        self._layers = max(1, round(seconds / self._time()))
-
-    def _time(self) -> float:
-        """Time one layer, in seconds, in the middle of many."""
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        for _ in range(WARM_UP_STEPS):
-            self()
-        start.record()
-        for _ in range(WARM_UP_STEPS):
-            self()
-        end.record()
-        end.synchronize()
-        return float(start.elapsed_time(end)) * 1e-3 / WARM_UP_STEPS
-
-    def __call__(self) -> None:
-        """Enqueue a step's kernels on the current stream."""
-        state = self._state
-        for _ in range(self._layers):
-            state = torch.relu(state @ self._weight)
 
 
 def run_loop(

@@ -89,9 +89,9 @@ def test_launches_are_timed_until_the_percentile_is_supported() -> None:
 
 
 def test_a_query_loop_is_a_wait_too_and_takes_the_interpreters_lock() -> None:
-    quiet = min(neighbours.time_of_a_round(DEVICE, Sleeping(), 30e-3) for _ in range(3))
+    quiet = min(neighbours.round_time(DEVICE, Sleeping(), 30e-3) for _ in range(3))
     polled = min(
-        neighbours.time_of_a_round(DEVICE, neighbours.PollingWait(DEVICE), 30e-3) for _ in range(3)
+        neighbours.round_time(DEVICE, neighbours.PollingWait(DEVICE), 30e-3) for _ in range(3)
     )
     assert quiet > 0
     assert polled > quiet  # two threads of Python share one lock

@@ -26,11 +26,11 @@ _KEYS = {
 }
 
 #: Most cells of a benchmark, and most samples of a cell: many times what the suites take.
-MOST_CELLS, MOST_SAMPLES = 1000, 20_000
+MOST_CELLS, MOST_SAMPLES = 10_000, 20_000
 
 #: Largest size of a figure by its unit: a question is given ten minutes, and a ratio or a
-#: share beyond a million is no measurement.
-LIMITS = {"seconds": 600.0}
+#: share beyond a million is no measurement; no device has a terabyte of memory yet.
+LIMITS = {"seconds": 600.0, "bytes": 1e12}
 OTHER_LIMIT = 1e6
 
 #: asv rounds its statistics to five digits.

@@ -31,6 +31,7 @@ class Twin:
 
     def __init__(self) -> None:
         self._device = virtual_device()
+        self._launch = partial(self._device.busy, streams.COMPUTE_S)
         self.step_of = cache(self._build)
         self._source_of = cache(self._make_source)
 
@@ -58,7 +59,7 @@ class Twin:
             self._device,
             self.step_of(workload),
             STREAM_POLICIES[arm],
-            streams.COMPUTE_S,
+            self._launch,
             streams.STEPS,
         )
         run()
@@ -69,7 +70,7 @@ class Twin:
         waiter = waiter_for(
             STREAM_POLICIES[streams.ONE], self._device.runtime, self._device.main.device
         )
-        run = partial(loops.bare_step, self._device, waiter, streams.COMPUTE_S, streams.STEPS)
+        run = partial(loops.bare_step, self._device, waiter, self._launch, streams.STEPS)
         run()
         return run()
 

@@ -77,7 +77,8 @@ def _wait(device: BenchDevice, workload: str) -> Sampler:
 
 def _loop(device: BenchDevice, workload: str) -> Sampler:
     step, _ = _step(device, workload)
-    return lambda: (loops.pipelined_step(device, step, DEFAULT, COMPUTE_S, STEPS),)
+    launch = partial(device.busy, COMPUTE_S)
+    return lambda: (loops.pipelined_step(device, step, DEFAULT, launch, STEPS),)
 
 
 def _timing(device: BenchDevice, workload: str) -> Sampler:

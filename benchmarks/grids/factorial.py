@@ -24,6 +24,7 @@ from benchmarks.workloads import WORKLOADS
 QUESTION = 4
 
 STEP_TIME = "step time by policy"
+EACH = "step time of each policy"
 INTERACTION = "interaction on step time"
 
 FAST, BASELINE = "default", "original"
@@ -65,11 +66,12 @@ def cells(device: BenchDevice, name: str) -> Iterator[Cell]:
     steps = min(MOST_STEPS, max(LEAST_STEPS, round(SAMPLE_S / seconds)))
     if device.modelled:
         steps = LEAST_STEPS  # virtual time has no noise to average
+    launch = partial(device.busy, seconds)
     arms = {}
     for arm, policy in POLICIES.items():
         if policy.streams == "dual" and policy.wait == "hybrid":  # bytes know no wait
             step.verify(step.enqueue(step.prepare(), policy).get_output())
-        arms[arm] = partial(LOOPS[loop], device, step, policy, seconds, steps)
+        arms[arm] = partial(LOOPS[loop], device, step, policy, launch, steps)
     yield Cell(STEP_TIME, name, arms, partial(_rows, name), is_batch=True)
 
 
@@ -80,6 +82,10 @@ def _rows(name: str, samples: Samples) -> Iterator[Row]:
             yield row(STEP_TIME, name, pair, level, levels[0])
     pair = {FAST: samples[_key(DEFAULT)], BASELINE: samples[_key(ORIGINAL)]}
     yield row(STEP_TIME, name, pair, FAST, BASELINE)
+    original = {BASELINE: samples[_key(ORIGINAL)]}
+    for arm in POLICIES:
+        if arm != _key(ORIGINAL):
+            yield row(EACH, name, {**original, arm: samples[arm]}, arm, BASELINE)
     for comparison in interactions():
         yield _interaction(name, samples, *comparison)
 

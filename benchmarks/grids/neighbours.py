@@ -50,7 +50,7 @@ def cells(device: BenchDevice, name: str) -> Iterator[Cell]:
         yield _launching(device, name)
     elif name == names.COMPUTING:
         arms = {
-            wait: partial(neighbours.time_of_a_round, device, waiter, WAIT_S)
+            wait: partial(neighbours.round_time, device, waiter, WAIT_S)
             for wait, waiter in _waiters(device, with_poll=True).items()
         }
         yield Cell(ROUND, name, arms, partial(_rows, ROUND, name), is_batch=True)

@@ -1,4 +1,8 @@
-"""Question 1: one stream or two?"""
+"""Question 1: one stream or two? Behind kernels that only take time, and behind real ones.
+
+Real kernels, a decode step in a CUDA graph, share the device's memory with the copies;
+what the two cost each other is in the exposed time there. Virtual kernels only take time.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from asyncout.events import waiter_for
 from benchmarks import loops, names
 from benchmarks.devices import BenchDevice
 from benchmarks.grids.plans import Cell, Samples, row
+from benchmarks.kernels import DecodeLoad
 from benchmarks.suite import Row
 from benchmarks.workloads import WORKLOADS
 
@@ -25,7 +30,8 @@ EXPOSED_SHARE = "exposed share of the copy"
 
 ARMS = {STEP_TIME: (ONE, TWO)}
 
-NAMES, QUICK_NAMES = names.STREAMS, names.STREAMS_QUICK
+NAMES = (*names.STREAMS, *names.STREAMS_REAL)
+QUICK_NAMES = (*names.STREAMS_QUICK, *names.STREAMS_REAL_QUICK)
 
 #: Kernel time of a step: a decode step of a small model on a large GPU.
 COMPUTE_S = 2e-3
@@ -36,7 +42,14 @@ STEPS = 10
 
 def cells(device: BenchDevice, name: str) -> Iterator[Cell]:
     """Build the one cell of a workload: both loops, the loop without copies, the copy alone."""
-    step = WORKLOADS[name].build(device)
+    workload = name.removesuffix(names.REAL_KERNELS)
+    if workload == name:
+        launch = partial(device.busy, COMPUTE_S)
+    elif not device.modelled:
+        launch = DecodeLoad(COMPUTE_S).captured()
+    else:
+        return
+    step = WORKLOADS[workload].build(device)
     # Spinning, so that a late wake-up does not hide what the streams do.
     one = CopyPolicy(streams="single", wait="spin")
     two = CopyPolicy(streams="dual", wait="spin")
@@ -44,9 +57,9 @@ def cells(device: BenchDevice, name: str) -> Iterator[Cell]:
         step.verify(step.enqueue(step.prepare(), policy).get_output())
     waiter = waiter_for(one, device.runtime, device.main.device)
     arms = {
-        ONE: partial(loops.pipelined_step, device, step, one, COMPUTE_S, STEPS),
-        TWO: partial(loops.pipelined_step, device, step, two, COMPUTE_S, STEPS),
-        BARE: partial(loops.bare_step, device, waiter, COMPUTE_S, STEPS),
+        ONE: partial(loops.pipelined_step, device, step, one, launch, STEPS),
+        TWO: partial(loops.pipelined_step, device, step, two, launch, STEPS),
+        BARE: partial(loops.bare_step, device, waiter, launch, STEPS),
         ALONE: partial(loops.copy_alone, device, step, one),
     }
     yield Cell(STEP_TIME, name, arms, partial(_rows, name))

@@ -111,14 +111,16 @@ def stream_points(gains: Sequence[Gain]) -> list[Point]:
     """Give question 1's workloads by their copy's own time.
 
     The copy alone is not among the rows; it is exposed time over its share, of one stream,
-    where it is nearly all exposed.
+    where it is nearly all exposed. Those behind real kernels are left out: the curves know
+    kernels that only take time.
     """
     by_name = {(gain.metric, gain.workload): gain for gain in gains if gain.question == 1}
     found = []
     for gain in rows.of_metric(gains, 1, question1.STEP_TIME):
         time = by_name.get((question1.EXPOSED_TIME, gain.workload))
         share = by_name.get((question1.EXPOSED_SHARE, gain.workload))
-        if time and share and share.baseline_value > 0:
+        is_real = gain.workload.endswith(names.REAL_KERNELS)
+        if not is_real and time and share and share.baseline_value > 0:
             found.append((time.baseline_value / share.baseline_value, *rows.saved(gain)))
     return found
 

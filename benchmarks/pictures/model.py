@@ -107,8 +107,9 @@ def second_stream(profile: CostProfile) -> list[Curve]:
         with device.times_only():
             alone.append(loops.copy_alone(device, step, one))
             for seconds in STEPS_S:
+                launch = partial(device.busy, seconds)
                 slow, fast = (
-                    loops.pipelined_step(device, step, policy, seconds, STEPS)
+                    loops.pipelined_step(device, step, policy, launch, STEPS)
                     for policy in (one, two)
                 )
                 saved[seconds].append(1 - fast / slow)

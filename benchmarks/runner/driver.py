@@ -31,7 +31,7 @@ class Plan:
     ----------
     machine : str
         Name of the machine's folder in ``results/``.
-    mode : {"quick", "full"}
+    mode : {"quick", "full", "nightly"}
         How much is measured.
     commits : str
         Which commits, as ``asv run`` understands them.
@@ -131,7 +131,9 @@ def _introduce(plan: Plan, found: Facts, repository: Repository) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.runner", description=__doc__)
     parser.add_argument(
-        "--mode", choices=("quick", "full"), help="default: full with a GPU, quick without"
+        "--mode",
+        choices=("quick", "full", "nightly"),
+        help="default: full with a GPU, quick without; nightly: also every block of question 4",
     )
     parser.add_argument("--machine", help="name in results/; default: made from the hardware")
     parser.add_argument(
