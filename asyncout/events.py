@@ -16,6 +16,10 @@ from asyncout.runtime import Event, Runtime
 #: Such a wait ends late by the thread's wake-up, so it only bounds the time.
 SHARE_OF_A_BOUND = 0.6
 
+#: Share of a wait within which the start of the device's work on it must be known, so that the
+#: wait says how long such work takes.
+KNOWN_START = 0.05
+
 #: Sleeps in a row that outlasted their event, after which what was learned is forgotten. One
 #: is jitter; two are a step that has become shorter, and how much nobody saw.
 SLEEPS_TO_DOUBT = 2
@@ -107,9 +111,12 @@ class PooledWait(DriverWait):
 class HybridWait:
     """Sleeps for most of the expected wait, then spins in the driver for the rest.
 
-    What is expected is the time from an event's record to its passing. It follows the
-    last waits, with their spread, and so does the lateness of sleeps: the thread means
-    to be awake two spreads before the earliest it has reason to expect.
+    What is expected is the time that the device takes for a step: from when it could
+    begin, which is the event's record or, in a loop that enqueues ahead, the passing of
+    the event before, to the event's own passing. So it is the same for the first step
+    behind an idle device and for those that queue behind others. It follows the last
+    waits, with their spread, and so does the lateness of sleeps: the thread means to be
+    awake two spreads before the earliest it has reason to expect.
 
     A wait that nothing predicts (the first one, or one behind a step that has become
     shorter) sleeps in the driver and costs what "block" costs. The next one spins for
@@ -131,6 +138,8 @@ class HybridWait:
         self._free: dict[bool, deque[Any]] = {True: deque(), False: deque()}
         self._passing = RecentPast()
         self._bound: float | None = None
+        #: When the last event passed: not before the first, not after the second.
+        self._last_passed = (0.0, 0.0)
         self._lateness = RecentPast()
         self._overslept = 0
 
@@ -153,34 +162,50 @@ class HybridWait:
 
     def wait(self, event: Any) -> None:
         """Return when `event` has passed."""
-        if event.query():
-            return  # some time ago: says nothing of when
+        earliest, latest = self._last_passed
+        if event.query():  # some time ago: says nothing of when
+            self._last_passed = (earliest, self._clock())
+            return
+        begin = max(event.recorded_at, earliest)
         if not event.spins:
             self._synchronize(event)
-            self._bound = self._clock() - event.recorded_at
+            now = self._clock()
+            self._bound = now - begin
+            self._last_passed = (now, now)
             return
-        planned = self._sleep_before(event)
+        planned = self._sleep_before(begin)
         if planned is not None and event.query():
-            self._note_oversleep(planned - event.recorded_at)
+            now = self._clock()
+            self._last_passed = (min(planned, now), now)
+            self._note_oversleep(planned - begin)
             return
         self._synchronize(event)
+        now = self._clock()
+        self._last_passed = (now, now)
         self._overslept = 0
-        self._passing.add(self._clock() - event.recorded_at)
+        if latest - begin <= KNOWN_START * (now - begin):
+            self._passing.add(now - begin)
 
     def _expected(self) -> float | None:
-        """Give a time after its record before which an event will hardly pass."""
+        """Give a time that the device will hardly take less than."""
         if self._passing.count:
             return self._passing.mean - self._passing.margin
         return None if self._bound is None else SHARE_OF_A_BOUND * self._bound
 
-    def _sleep_before(self, event: Any) -> float | None:
-        """Sleep until shortly before the event is expected; give that time, if it slept."""
+    def _sleep_before(self, begin: float) -> float | None:
+        """Sleep until shortly before the event is expected; give that time, if it slept.
+
+        Parameters
+        ----------
+        begin : float
+            Since when the device may be at work on what the event waits for.
+        """
         expected = self._expected()
         if expected is None:
             return None
         lateness = self._lateness
         late = lateness.mean + lateness.margin if lateness.count else ASSUMED_LATENESS_S
-        planned: float = event.recorded_at + expected
+        planned = begin + expected
         wake = planned - late
         now = self._clock()
         if wake - now < LEAST_SLEEP_S:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections import deque
+from collections.abc import Container
+from typing import Any
 
 import numpy as np
 import pytest
@@ -252,6 +255,55 @@ def test_it_recovers_in_a_few_steps_when_the_step_changes(box: Box, hybrid, afte
     late, burnt = zip(*waits(box, hybrid, [after] * 30), strict=True)
     assert max(late[8:]) < 2 * box.vm.profile.spin_wake_s
     assert max(burnt[14:]) < 0.3 * after
+
+
+def pipelined(
+    box: Box, waiter: HybridWait, lengths: list[float], read_late: Container[int] = ()
+) -> list[tuple[float, float]]:
+    """Wait for each length while the next runs: lateness and CPU time of each wait.
+
+    The reader of a step in `read_late` comes when it, and half the next, are long done.
+    """
+    results = []
+    pending: deque[Any] = deque()
+    for place, seconds in enumerate([*lengths, None]):
+        if seconds is not None:
+            box.vm.busy(seconds)
+            pending.append(waiter.record(box.main))
+        if place:
+            event = pending.popleft()
+            if place - 1 in read_late:
+                box.vm.host_work(event.op.end - box.vm.now + 0.5 * lengths[place])
+            cpu = box.vm.cpu_time
+            waiter.wait(event)
+            results.append((box.vm.now - event.op.end, box.vm.cpu_time - cpu))
+            waiter.recycle(event)
+    return results
+
+
+@pytest.mark.parametrize("length", [0.5 * MS, 5 * MS, 30 * MS])
+@pytest.mark.parametrize("steps", [2, 3, 12])
+def test_it_knows_a_step_behind_an_idle_device_from_one_that_queues(
+    box: Box, hybrid, length: float, steps: int
+) -> None:
+    """The first event of a burst passes a step after its record, the others two."""
+    for _ in range(20):
+        pipelined(box, hybrid, [length] * steps)
+        box.vm.sleep(3 * length)
+    bursts = [pipelined(box, hybrid, [length] * steps) for _ in range(10)]
+    late, burnt = zip(*[wait for burst in bursts for wait in burst], strict=True)
+    assert max(late) < 2 * box.vm.profile.spin_wake_s
+    assert sum(burnt) / len(burnt) < 0.1 * length + 20e-6
+
+
+def test_a_reader_that_comes_late_teaches_no_false_times(box: Box, hybrid) -> None:
+    """Behind a step that was read late nobody knows when the device began the next one."""
+    length = 5 * MS
+    pipelined(box, hybrid, [length] * 30)
+    late, burnt = zip(*pipelined(box, hybrid, [length] * 30, read_late={5, 6, 14}), strict=True)
+    on_time = [late[place] for place in range(30) if place not in (5, 6, 14)]
+    assert max(on_time) < 2 * box.vm.profile.spin_wake_s
+    assert sum(burnt) < 30 * 0.1 * length + 3 * length  # a step is spun behind each late one
 
 
 def test_a_wait_for_what_has_passed_returns_at_once_and_teaches_nothing(box: Box, hybrid) -> None:
