@@ -68,3 +68,30 @@ class CpuBurntJitteredModelled(CpuBurntJittered):
     """The same on the virtual device."""
 
     modelled = True
+
+
+class BurstStepTime(_Question3):
+    """Step time of ten steps of a pipelined loop behind an idle device."""
+
+    metric = "step time in bursts"
+    params = (tuple(names.BURSTS), ["spin / block", "hybrid / block"])
+
+
+class BurstStepTimeModelled(BurstStepTime):
+    """The same on the virtual device."""
+
+    modelled = True
+
+
+class BurstCpu(_Question3):
+    """CPU time of the loop's thread over its wall time."""
+
+    metric = "CPU burnt in bursts"
+    unit = "share"
+    params = (tuple(names.BURSTS), ["block / spin", "hybrid / spin"])
+
+
+class BurstCpuModelled(BurstCpu):
+    """The same on the virtual device."""
+
+    modelled = True

@@ -93,6 +93,23 @@ def synchronous_step(
     return (device.clock() - begin) / steps
 
 
+def burst(
+    device: BenchDevice, step: Step, policy: CopyPolicy, launch: Callable[[], Any], steps: int
+) -> tuple[float, float]:
+    """Run a pipelined loop behind an idle device, as an engine that had nothing to do.
+
+    Returns
+    -------
+    (float, float)
+        Step time as of :func:`pipelined_step`; the thread's CPU time over the loop's time.
+    """
+    device.synchronize()
+    device.idle(COLD_GAP_S)
+    begin = device.cpu_clock()
+    seconds = pipelined_step(device, step, policy, launch, steps)
+    return seconds, (device.cpu_clock() - begin) / (seconds * steps)
+
+
 def ready_beside(
     device: BenchDevice,
     step: Step,

@@ -50,6 +50,10 @@ WAITS_QUICK = ("1 ms", "5 ms")
 JITTERED_WAITS = {"1 ms, 10 % jitter": 1e-3, "5 ms, 10 % jitter": 5e-3}
 JITTERED_WAITS_QUICK = ("1 ms, 10 % jitter",)
 
+#: Question 3: kernel seconds of a step in short runs of a pipelined loop, behind an idle device.
+BURSTS = {"bursts of 10 steps of 2 ms": 2e-3, "bursts of 10 steps of 10 ms": 10e-3}
+BURSTS_QUICK = tuple(BURSTS)[:1]
+
 #: Question 3: what goes on beside the waiting thread.
 LAUNCHING = "a thread that launches"
 COMPUTING = "a thread that computes"

@@ -96,11 +96,13 @@ def as_text(gains: Sequence[Gain]) -> str:
         kind = "MODELLED in virtual time" if modelled else "measured"
         parts.append(f"\n{machine}, commit {commit[:SHORT_HASH]}, {kind}")
         for question, some in groupby(rows, key=lambda gain: gain.question):
+            if question == factorial_summary.QUESTION:
+                for table in factorial_summary.tables(list(some)):
+                    parts.append(f"\n  {table.title}")
+                    parts += [f"    {line}" for line in _aligned(table.header, table.rows)]
+                continue
             parts.append(f"\n  {question}. {QUESTIONS[question]}")
             parts += [f"    {line}" for line in _aligned(HEADER, [_cells(gain) for gain in some])]
-        if summary := factorial_summary.summarise(rows):
-            parts.append(f"\n  {factorial_summary.TITLE}")
-            parts += [f"    {line}" for line in _aligned(factorial_summary.HEADER, summary)]
         if targets := _targets(rows):
             parts.append(f"\n  {TARGETS_TITLE}")
             parts += [f"    {line}" for line in _aligned(TARGETS_HEADER, targets)]
@@ -115,11 +117,12 @@ def as_markdown(gains: Sequence[Gain]) -> str:
             continue
         parts.append(f"Measured on `{machine}` at commit `{commit[:SHORT_HASH]}`. {HOW_TO_READ}\n")
         for question, some in groupby(rows, key=lambda gain: gain.question):
-            parts.append(f"**{question}. {QUESTIONS[question]}**\n")
             if question == factorial_summary.QUESTION:
-                summary = factorial_summary.summarise(rows)
-                parts += [*_markdown_table(factorial_summary.HEADER, summary), ""]
+                for table in factorial_summary.tables(list(some)):
+                    parts.append(f"**{table.title}**\n")
+                    parts += [*_markdown_table(table.header, table.rows), ""]
                 continue
+            parts.append(f"**{question}. {QUESTIONS[question]}**\n")
             shown = [_cells(gain) for gain in some if gain.metric not in NOT_IN_README]
             parts += [*_markdown_table(HEADER, shown), ""]
         if targets := _targets(rows):

@@ -49,6 +49,11 @@ OWN_METRICS: dict[str, dict[str, str]] = {
         names.WAITING: neighbours.LATEST,
         names.LOADED: neighbours.LOADED,
     },
+    "waits": {
+        **dict.fromkeys(names.WAITS_QUICK, waits.WAKE_UP),
+        **dict.fromkeys(names.JITTERED_WAITS_QUICK, waits.LATE_WAKE_UP),
+        **dict.fromkeys(names.BURSTS_QUICK, waits.BURST),
+    },
     "keeping": {names.SMALL_SOURCES: keeping.HOST, names.FULL_MEMORY: keeping.STEP},
     # Step timing stands for both of its workload's own.
     "library": {

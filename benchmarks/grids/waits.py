@@ -13,6 +13,7 @@ from benchmarks import loops, names
 from benchmarks.devices import BenchDevice
 from benchmarks.grids.plans import Cell, Samples, SecondValue, row
 from benchmarks.suite import Row
+from benchmarks.workloads import WORKLOADS
 
 QUESTION = 3
 
@@ -22,6 +23,8 @@ WAKE_UP = "wake-up latency"
 CPU_SHARE = "CPU burnt per wait"
 LATE_WAKE_UP = "wake-up latency, 95th percentile"
 JITTERED_CPU_SHARE = "CPU burnt per jittered wait"
+BURST = "step time in bursts"
+BURST_CPU_SHARE = "CPU burnt in bursts"
 
 #: Waits after which the hybrid one knows its step; an engine's first steps are not its rule.
 WAITS_TO_LEARN = 16
@@ -32,13 +35,24 @@ JITTER = 0.1
 #: Every arm waits for the same lengths, drawn from this seed.
 SEED = 20_251_201
 
-NAMES = (*names.WAITS, *names.JITTERED_WAITS)
-QUICK_NAMES = (*names.WAITS_QUICK, *names.JITTERED_WAITS_QUICK)
-ARMS = {WAKE_UP: (BLOCK, SPIN, HYBRID), LATE_WAKE_UP: (BLOCK, SPIN, HYBRID)}
+#: Steps of a burst, and what they bring to the host.
+BURST_STEPS = 10
+BURST_WORKLOAD = "decode R=256 K=20"
+
+NAMES = (*names.WAITS, *names.JITTERED_WAITS, *names.BURSTS)
+QUICK_NAMES = (*names.WAITS_QUICK, *names.JITTERED_WAITS_QUICK, *names.BURSTS_QUICK)
+ARMS = {
+    WAKE_UP: (BLOCK, SPIN, HYBRID),
+    LATE_WAKE_UP: (BLOCK, SPIN, HYBRID),
+    BURST: (BLOCK, SPIN, HYBRID),
+}
 
 
 def cells(device: BenchDevice, name: str) -> Iterator[Cell]:
-    """Build the one cell of a wait's length: single waits, or batches of jittered ones."""
+    """Build the one cell of a wait's length: single waits, batches of jittered ones, bursts."""
+    if name in names.BURSTS:
+        yield _burst(device, name)
+        return
     shares = SecondValue((BLOCK, SPIN, HYBRID))
     arms = {}
     for wait in (BLOCK, SPIN, HYBRID):
@@ -57,6 +71,19 @@ def cells(device: BenchDevice, name: str) -> Iterator[Cell]:
         yield Cell(LATE_WAKE_UP, name, arms, rows, is_batch=True)
     else:
         yield Cell(WAKE_UP, name, arms, partial(_rows, name, shares, WAKE_UP, CPU_SHARE))
+
+
+def _burst(device: BenchDevice, name: str) -> Cell:
+    shares = SecondValue((BLOCK, SPIN, HYBRID))
+    step = WORKLOADS[BURST_WORKLOAD].build(device)
+    launch = partial(device.busy, names.BURSTS[name])
+    arms = {
+        wait: shares.arm(
+            wait, partial(loops.burst, device, step, CopyPolicy(wait=wait), launch, BURST_STEPS)
+        )
+        for wait in (BLOCK, SPIN, HYBRID)
+    }
+    return Cell(BURST, name, arms, partial(_rows, name, shares, BURST, BURST_CPU_SHARE))
 
 
 def _jittered(mean: float) -> list[float]:

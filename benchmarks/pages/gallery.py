@@ -13,7 +13,7 @@ from pathlib import Path
 FOLDER, PAGE = "pictures", "REPORT.md"
 
 #: Which question a picture answers, by its name; others stand after the questions.
-QUESTIONS = {"streams": 1, "memory": 2, "waits": 3, "library": 5}
+QUESTIONS = {"streams": 1, "memory": 2, "waits": 3, "factorial": 4, "library": 5}
 
 #: A picture's description as the page has it.
 _EMBEDDED = re.compile(r"!\[(?P<alt>[^\]]*)\]\(" + FOLDER + r"/(?P<name>[\w.-]+)\)")

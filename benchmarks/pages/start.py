@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
+from benchmarks import factorial_summary
 from benchmarks.pages import gallery, links, machines, tables, words
 from benchmarks.pages.gallery import Shown
 from benchmarks.pages.machines import Machine
@@ -154,7 +155,7 @@ def _short(run: Run, number: int, rows: Sequence[Gain]) -> Markup:
         " ",
         words.headline(number, rows),
         " ",
-        tag("span", words.verdicts(rows), class_="counts"),
+        tag("span", words.verdicts(factorial_summary.telling(rows)), class_="counts"),
     )
 
 
@@ -217,14 +218,21 @@ def _warnings(run: Run) -> list[str]:
 def _question(
     run: Run, number: int, rows: Sequence[Gain], shown: Sequence[Shown], benchmarks: Container[str]
 ) -> Markup:
-    compared = words.by_comparison(rows)
+    if number == factorial_summary.QUESTION:
+        listed = [
+            tables.plain_table(table.title.partition(" ")[2], table.header, table.rows)
+            for table in factorial_summary.tables(rows)
+        ]
+    else:
+        compared = words.by_comparison(rows)
+        listed = [tables.comparison_table(some, benchmarks) for some in compared.values()]
     return join(
         [
             tag("h3", f"{number}. {_title(number)}", id=_anchor(run, number)),
             tag("p", words.headline(number, rows), class_="headline"),
-            tag("p", words.verdicts(rows), class_="counts"),
+            tag("p", words.verdicts(factorial_summary.telling(rows)), class_="counts"),
             *(_figure(picture) for picture in shown),
-            *(tables.comparison_table(some, benchmarks) for some in compared.values()),
+            *listed,
         ]
     )
 
@@ -248,7 +256,7 @@ def _compared(story: Story) -> Markup:
     for number, rows in sorted(by_question.items()):
         parts += [
             tag("h3", f"{number}. {_title(number)}"),
-            tables.machine_comparison(rows, by_name),
+            tables.machine_comparison(factorial_summary.telling(rows), by_name),
         ]
     return tag("section", parts, aria_labelledby="compared")
 

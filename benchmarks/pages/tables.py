@@ -54,6 +54,18 @@ def machine_comparison(gains: Sequence[Gain], machines: Mapping[str, Machine]) -
     return table("Ratios by machine (measured)", ["comparison", "workload", *heads], rows)
 
 
+def plain_table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
+    """Give rows of text as a table; the first cell of each names it."""
+    return table(
+        caption,
+        columns,
+        [
+            tag("tr", tag("th", first, scope="row"), [tag("td", cell) for cell in rest])
+            for first, *rest in rows
+        ],
+    )
+
+
 def table(caption: str, columns: Sequence[str], rows: Sequence[Markup]) -> Markup:
     """Give a table that scrolls sideways by itself where the page is narrow."""
     head = tag("thead", tag("tr", [tag("th", column, scope="col") for column in columns]))

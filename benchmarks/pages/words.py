@@ -16,10 +16,12 @@ LEADS: dict[int, tuple[Comparison, ...]] = {
     1: (("step time", "two streams", "one stream"),),
     2: (("copy time", "pinned", "pageable"),),
     3: (("wake-up latency", "hybrid", "block"),),
+    4: (("step time by policy", "default", "original"),),
     5: (
         ("result latency", "asyncout, default", "original"),
         ("enqueue", "asyncout, default", "original"),
     ),
+    6: (("output ready beside an offload", "same direction", "alone"),),
 }
 
 #: Below this ratio "one so-many-th" says more than a percentage.

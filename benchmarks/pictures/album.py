@@ -8,13 +8,13 @@ from pathlib import Path
 from asyncout.errors import ProfileError
 from asyncout.virtual import CostProfile
 from benchmarks import timeline, trace
-from benchmarks.pictures import breakeven, library, look, memory, streams, waits
+from benchmarks.pictures import breakeven, factorial, library, look, memory, streams, waits
 from benchmarks.pictures import timeline as timeline_picture
 from benchmarks.pictures.look import Picture
 from benchmarks.results import Gain
 
 #: Pictures of rows alone.
-_OF_ROWS = (streams, memory, waits, library)
+_OF_ROWS = (streams, memory, waits, factorial, library)
 
 #: The three that the README shows: one for each of the first three questions.
 IN_README = ("streams", "memory", "waits")
