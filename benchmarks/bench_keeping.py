@@ -12,9 +12,7 @@ class _Keeping(suite.Grid):
     params = (names.KEEPING, COMPARISON)
 
     def setup_cache(self) -> suite.Cache:
-        from benchmarks.grids import keeping
-
-        return suite.collect(keeping)
+        return suite.collect("keeping")
 
     setup_cache.timeout = suite.SETUP_TIMEOUT_S  # type: ignore[attr-defined]
 

@@ -10,9 +10,7 @@ class _Question2(suite.Grid):
     params = (tuple(names.SIZES), ["pinned / pageable"])
 
     def setup_cache(self) -> suite.Cache:
-        from benchmarks.grids import memory
-
-        return suite.collect(memory)
+        return suite.collect("memory")
 
     setup_cache.timeout = suite.SETUP_TIMEOUT_S  # type: ignore[attr-defined]
 

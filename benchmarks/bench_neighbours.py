@@ -11,9 +11,7 @@ class _Neighbours(suite.Grid):
     question = 3
 
     def setup_cache(self) -> suite.Cache:
-        from benchmarks.grids import neighbours
-
-        return suite.collect(neighbours)
+        return suite.collect("neighbours")
 
     setup_cache.timeout = suite.SETUP_TIMEOUT_S  # type: ignore[attr-defined]
 

@@ -10,9 +10,7 @@ class _Question1(suite.Grid):
     params = ((*names.STREAMS, *names.STREAMS_REAL), ["two streams / one stream"])
 
     def setup_cache(self) -> suite.Cache:
-        from benchmarks.grids import streams
-
-        return suite.collect(streams)
+        return suite.collect("streams")
 
     setup_cache.timeout = suite.SETUP_TIMEOUT_S  # type: ignore[attr-defined]
 

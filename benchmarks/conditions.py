@@ -1,8 +1,8 @@
-"""Whether the machine was fit to be measured: throttling and noise; if not, discard and say so.
+"""Whether the machine was quiet enough to be measured; if not, discard and say so.
 
-Pure but for :mod:`benchmarks.runner.facts`, whose dicts it reads. A slow or drifting
-machine is no reason by itself: drift cancels in the ratios of rounds. What is discarded
-is what no pairing can mend.
+Pure, knows no device. A slow or drifting machine is no reason by itself: drift cancels
+in the ratios of rounds. What is discarded is what no pairing can mend. Of a GPU's clocks
+judges :mod:`benchmarks.clocks`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from benchmarks.dependence import inflation
 from benchmarks.measure import MIN_SAMPLES, median_interval
-from benchmarks.runner.facts import Facts, throttle_counters, throttle_reasons
 
 #: Fewer samples than this say too little of the machine to discard them: they are kept,
 #: and their interval is wide enough to say how little they say.
@@ -28,14 +27,6 @@ MAX_SPREAD = 1.0
 #: which it was not one machine that was measured. Cold microseconds drift by up to a half
 #: while caches and clocks settle, and cancel.
 MAX_DRIFT = 0.6
-
-#: Share of the time between two readings in which the GPU may have been held back. A
-#: counter that ticks once when a clock changes stays far below.
-MAX_THROTTLED_SHARE = 0.01
-
-#: Least clock of the second of two readings under load, as a share of the first; boost
-#: clocks move by some per cent with temperature alone.
-MIN_CLOCK_SHARE = 0.9
 
 #: How often a measurement is repeated before its rows are given up: noise that comes back
 #: three times is the machine's, not a moment's.
@@ -67,33 +58,6 @@ class Judgement:
 
     def __str__(self) -> str:
         return f"to be discarded: {'; '.join(self.reasons)}" if self.reasons else "kept"
-
-
-def judge_clocks(before: Facts, after: Facts, seconds: float | None = None) -> Judgement:
-    """Judge a run by what the GPU said of its clocks before and after.
-
-    Parameters
-    ----------
-    before, after : dict of str to str
-        As :func:`benchmarks.runner.facts.gpu_facts` gives them; what is absent is not judged.
-    seconds : float, optional
-        Between the two readings; needed to judge the driver's counters, which also know
-        of throttling that had ended when the second reading was taken.
-    """
-    reasons = []
-    for when, facts in (("before", before), ("after", after)):
-        if active := throttle_reasons(facts):
-            reasons.append(f"the GPU was held back {when} the run ({', '.join(active)})")
-    if seconds:
-        earlier = throttle_counters(before)
-        for name, microseconds in throttle_counters(after).items():
-            share = (microseconds - earlier.get(name, microseconds)) * 1e-6 / seconds
-            if share > MAX_THROTTLED_SHARE:
-                reasons.append(f"the GPU was held back for {share:.0%} of the run ({name})")
-    first, second = _clock_under_load(before), _clock_under_load(after)
-    if first and second and second < MIN_CLOCK_SHARE * first:
-        reasons.append(f"the clock under load fell from {first:.0f} to {second:.0f} MHz")
-    return Judgement(tuple(reasons))
 
 
 def judge_baseline(samples: Sequence[float]) -> Judgement:
@@ -176,14 +140,6 @@ def measure_steadily(
             return result
         say(f"{judgement} (attempt {attempt} of {attempts})")
     return None
-
-
-def _clock_under_load(facts: Facts) -> float | None:
-    """Give the SM clock in MHz; None where it is absent or that of an idle GPU."""
-    number = facts.get("clock_sm", "").partition(" ")[0]
-    if "idle" in facts.get("clock_reasons", "") or not number.isdigit():
-        return None
-    return float(number)
 
 
 def _apart(first: Sequence[float], last: Sequence[float]) -> bool:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from asyncout.cuda_runtime import CUDA
 from asyncout.runtime import Event, Runtime, Stream
-from asyncout.virtual import VirtualMachine
+
+if TYPE_CHECKING:
+    from asyncout.virtual import VirtualMachine
 
 #: Cycles of the kernels that the sleep is calibrated with: 10 ms at 2 GHz, long against
 #: a launch and short for whoever waits.
@@ -232,6 +234,8 @@ class VirtualDevice:
     modelled = True
 
     def __init__(self, machine: VirtualMachine | None = None) -> None:
+        from asyncout.virtual import VirtualMachine  # here: the first commits have none
+
         self.machine = machine or VirtualMachine()
         self.runtime: Runtime = self.machine
         self.copy: Stream = self.machine.stream()

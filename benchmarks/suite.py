@@ -10,6 +10,7 @@ each ratio pair by pair.
 
 from __future__ import annotations
 
+import importlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -56,32 +57,41 @@ def comparison(arm: str, baseline: str) -> str:
 Cache = dict[bool, dict[tuple[str, str, str], Row]]
 
 
-def collect(question: Any) -> Cache:
+def collect(name: str) -> Cache:
     """Measure a question on the GPU, if there is one, and on the virtual device.
 
     Parameters
     ----------
-    question : module
-        One of :mod:`benchmarks.grids`.
+    name : str
+        A module of :mod:`benchmarks.grids`.
 
     Returns
     -------
     dict
-        By ``modelled``; without a GPU there are no measured rows.
+        By ``modelled``; without a GPU there are no measured rows, and none of what an
+        older commit of the library lacks.
     """
-    from benchmarks import devices
+    from benchmarks import lacking
+
+    cache: Cache = {False: {}, True: {}}
+    with lacking.left_out(name):
+        _measure(importlib.import_module(f"benchmarks.grids.{name}"), cache)
+    return cache
+
+
+def _measure(question: Any, cache: Cache) -> None:
+    from benchmarks import devices, lacking
     from benchmarks.grids.plans import measure_question
     from benchmarks.runner import progress
 
-    cache: Cache = {False: {}, True: {}}
     try:
         measured = devices.cuda_device()
     except devices.NoDeviceError as error:
         progress.report(f"measured rows are n/a: {error}")
     else:
         cache[False] = _by_key(measure_question(question, measured))
-    cache[True] = _by_key(measure_question(question, devices.virtual_device()))
-    return cache
+    with lacking.left_out("modelled rows"):
+        cache[True] = _by_key(measure_question(question, devices.virtual_device()))
 
 
 def _by_key(rows: Iterable[Row]) -> dict[tuple[str, str, str], Row]:

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from benchmarks.clocks import judge_clocks
 from benchmarks.conditions import (
     ATTEMPTS,
     MIN_JUDGED,
     Judgement,
     judge_baseline,
-    judge_clocks,
     judge_rounds,
     measure_steadily,
 )

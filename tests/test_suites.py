@@ -225,7 +225,7 @@ def test_without_a_gpu_measured_rows_say_why(monkeypatch: pytest.MonkeyPatch) ->
     said: list[str] = []
     monkeypatch.setattr("benchmarks.runner.progress.report", said.append)
     monkeypatch.setenv(mode.VARIABLE, "smoke")
-    cache = suite.collect(waits)
+    cache = suite.collect("waits")
     assert cache[False] == {}
     assert len(cache[True]) > 0
     assert said[0].startswith("measured rows are n/a: torch")

@@ -29,9 +29,7 @@ from statistics import median
 from typing import Any, TextIO
 
 from benchmarks.gate.catalogue import PROBES
-
-#: What a missing name, function or argument raises: an older commit's lack, not a failure.
-LACKING = (ImportError, AttributeError, TypeError, NotImplementedError)
+from benchmarks.lacking import is_lack
 
 #: Answer of :func:`main` when its input ends: the gate is gone or needs it no more.
 DONE = 0
@@ -99,7 +97,7 @@ def answer(worker: Worker, question: dict[str, Any]) -> dict[str, Any]:
     try:
         result = getattr(worker, arguments.pop("do"))(**arguments)
     except Exception as error:
-        lacking = question["do"] in ("greet", "open") and isinstance(error, LACKING)
+        lacking = question["do"] in ("greet", "open") and is_lack(error)
         said = f"{type(error).__name__}: {error}"
         return {"ok": False, "error": said, "lacking": lacking}
     return {"ok": True, **result}

@@ -38,12 +38,12 @@ LATENCY_WORKLOAD = "decode R=256 K=20"
 
 #: Policies whose constructors are timed behind work, and the pairs that are compared. Only a
 #: pageable copy of its own holds the host: the driver takes a batch of them at once.
-HELD_POLICIES = {
-    "pageable": CopyPolicy(memory="pageable", copies="per_tensor"),
-    "pageable, thread": CopyPolicy(memory="pageable", copies="per_tensor", submit="thread"),
-    "pageable, batched": CopyPolicy(memory="pageable"),
-    "pinned": CopyPolicy(),
-    "pinned, thread": CopyPolicy(submit="thread"),
+HELD_POLICIES: dict[str, dict[str, str]] = {
+    "pageable": {"memory": "pageable", "copies": "per_tensor"},
+    "pageable, thread": {"memory": "pageable", "copies": "per_tensor", "submit": "thread"},
+    "pageable, batched": {"memory": "pageable"},
+    "pinned": {},
+    "pinned, thread": {"submit": "thread"},
 }
 HELD_PAIRS = (
     ("pageable, thread", "pageable"),
@@ -171,7 +171,8 @@ def _rows_of(metric: str, name: str, compared: Sequence[str], samples: Samples) 
 def _held(device: BenchDevice, name: str) -> Cell:
     step, seconds = _base_step(device, name), names.BEHIND[name]
     arms = {}
-    for arm, policy in HELD_POLICIES.items():
+    for arm, fields in HELD_POLICIES.items():
+        policy = CopyPolicy(**fields)  # here: older commits have no `submit`
         construct = partial(step.enqueue, policy=policy)
         step.verify(construct(step.prepare()).get_output())
         arms[arm] = partial(loops.enqueue_behind, device, step, construct, seconds)

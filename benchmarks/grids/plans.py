@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from benchmarks import conditions, loops, measure
+from benchmarks import conditions, lacking, loops, measure
 from benchmarks.devices import BenchDevice, without_allocations
 from benchmarks.measure import PairedSamples, Plan
 from benchmarks.runner import mode, progress
@@ -89,10 +89,11 @@ def measure_question(question: Question, device: BenchDevice) -> Iterator[Row]:
     kind = "modelled" if device.modelled else "measured"
     for name in _names(question):
         progress.report(f"question {question.QUESTION}, {kind}: {name}")
-        for cell in question.cells(device, name):
-            samples = measure_cell(device, cell)
-            if samples is not None:
-                yield from cell.rows(samples)
+        with lacking.left_out(name):
+            for cell in question.cells(device, name):
+                samples = measure_cell(device, cell)
+                if samples is not None:
+                    yield from cell.rows(samples)
 
 
 def _names(question: Question) -> Sequence[str]:

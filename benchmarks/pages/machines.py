@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks import conditions
+from benchmarks import clocks
 from benchmarks.pages.errors import PagesError
 
 #: Facts that are shown, in this order, and what they are called. Others are not shown.
@@ -79,7 +79,7 @@ def read(folder: Path, commit: str) -> Machine:
         if key in merged
     }
     device = merged.get("cuda_device") or merged.get("gpu") or Machine.device
-    return Machine(folder.name, shown, device, conditions.judge_clocks(before, after).reasons)
+    return Machine(folder.name, shown, device, clocks.judge_clocks(before, after).reasons)
 
 
 def _value(key: str, before: dict[str, str], after: dict[str, str], value: str) -> str:

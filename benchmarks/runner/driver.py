@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks import conditions
+from benchmarks import clocks
 from benchmarks.runner import facts, machine, mode, progress
 from benchmarks.runner.commands import BENCHMARK_FAILED, PROJECT, run_module
 from benchmarks.runner.errors import RunnerError
@@ -86,7 +86,7 @@ def run(plan: Plan, before: Facts, repository: Repository) -> int:
         return measured
     after = facts.collect()
     _record_facts(plan.machine, repository.head, before, after)
-    judged = conditions.judge_clocks(before, after, time.monotonic() - began)
+    judged = clocks.judge_clocks(before, after, time.monotonic() - began)
     if judged.discard:
         print(f"\nwarning: measure again; these results are {judged}", flush=True)
     statuses = [measured]
