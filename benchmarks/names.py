@@ -86,6 +86,12 @@ def block(workload: str, loop: str, length: str) -> str:
     return f"{workload}, {loop}, {length}"
 
 
+def block_parts(name: str) -> tuple[str, str, str]:
+    """Give workload, loop and step length of a block's name."""
+    workload, loop, length = name.rsplit(", ", 2)  # a workload's name may have commas
+    return workload, loop, length
+
+
 #: Question 4: every block.
 BLOCKS = tuple(
     block(*parts) for parts in itertools.product(FACTORIAL_WORKLOADS, LOOPS, STEP_LENGTHS)

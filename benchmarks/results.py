@@ -8,6 +8,7 @@ import math
 import pkgutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,21 @@ class Gain:
     baseline_interval: tuple[float, float] | None = None
 
 
+@dataclass(frozen=True)
+class Dates:
+    """When a commit was made and when it was measured, in UTC as ISO 8601 writes it.
+
+    Attributes
+    ----------
+    committed : str
+    measured : str or None
+        When its first benchmark started; None where asv noted none.
+    """
+
+    committed: str
+    measured: str | None
+
+
 def machines(folder: Path) -> list[str]:
     """List the machines that have results in `folder`."""
     return sorted(path.parent.name for path in folder.glob("*/machine.json"))
@@ -99,6 +115,27 @@ def read(folder: Path, machine: str | None = None, commit: str | None = None) ->
     if commit is not None and not found:
         raise ResultsError(f"no results of commit {commit!r} in {folder}")
     return found
+
+
+def dates(folder: Path, machine: str, commit: str) -> Dates:
+    """Say when a commit was made, and measured on a machine.
+
+    Raises
+    ------
+    ResultsError
+        There are no such results, or a file cannot be read.
+    """
+    runs = _newest(folder / machine, commit)
+    if not runs:
+        raise ResultsError(f"no results of commit {commit!r} on {machine} in {folder}")
+    started = [start for run in runs for start in run.started_at.values() if start]
+    return Dates(_utc(runs[0].date), _utc(min(started)) if started else None)
+
+
+def _utc(milliseconds: float) -> str:
+    """Write a time as asv keeps it: milliseconds since 1970."""
+    when = datetime.fromtimestamp(milliseconds / 1e3, timezone.utc)
+    return when.isoformat(timespec="seconds")
 
 
 def _newest(folder: Path, commit: str | None) -> list[Any]:

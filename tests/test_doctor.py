@@ -30,6 +30,7 @@ from asyncout.doctor.validation import Validation
 from asyncout.doctor.what_if import WORTH_SHARE, answer, curves
 from asyncout.errors import DeviceUnavailableError, ProfileError
 from asyncout.virtual import CostProfile, VirtualMachine
+from benchmarks import names
 from benchmarks.devices import virtual_device
 from benchmarks.workloads import WORKLOADS
 
@@ -268,6 +269,10 @@ def test_named_workloads_have_the_bytes_and_tensors_of_the_suites(name: str) -> 
         sum(record.num_bytes for record in copies),
         len(copies),
     )
+
+
+def test_every_workload_of_the_factorial_is_named() -> None:
+    assert set(names.FACTORIAL_WORKLOADS) <= set(workloads.SHAPES)
 
 
 def test_a_workload_that_cannot_be_is_refused() -> None:

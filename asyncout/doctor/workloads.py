@@ -41,15 +41,20 @@ class Workload:
 
 
 def _decode(requests: int, logprobs: int = 0) -> tuple[int, int]:
-    """Give bytes and tensors of a decode step of R requests with K logprobs each.
+    """Give bytes and tensors of a decode step of R requests with K logprobs each."""
+    return _speculative(requests, 1, logprobs, requests)
 
-    Token ids are int64 and counts int32. Logprobs add ids, values and ranks, of 4 bytes each,
-    and a count of NaNs.
+
+def _speculative(requests: int, width: int, logprobs: int, tokens: int) -> tuple[int, int]:
+    """Give the same of R requests that sample up to W tokens each, `tokens` in all.
+
+    Token ids are int64 and counts int32. Logprobs add ids, values and ranks a token, of 4
+    bytes each, and a count of NaNs a request.
     """
-    ids_and_counts = requests * (8 + 4)
+    ids_and_counts = requests * (8 * width + 4)
     if not logprobs:
         return ids_and_counts, 2
-    return ids_and_counts + requests * (2 * 4 * (logprobs + 1) + 4 + 4), 6
+    return ids_and_counts + tokens * (2 * 4 * (logprobs + 1) + 4) + requests * 4, 6
 
 
 def _prompts(requests: int, positions: int) -> tuple[int, int]:
@@ -64,12 +69,19 @@ def _plus(*parts: tuple[int, int]) -> tuple[int, int]:
 #: Bytes and tensors of typical steps. Names are those of the benchmark suites.
 SHAPES: dict[str, tuple[int, int]] = {
     "decode R=1 K=0": _decode(1),
+    "decode R=64 K=20": _decode(64, 20),
     "decode R=256 K=20": _decode(256, 20),
+    "decode R=1024 K=0": _decode(1024),
     "decode R=1024 K=20": _decode(1024, 20),
+    # Of up to four tokens a request the suites sample 637, by their seed.
+    "speculative R=256 W=4 K=20": _speculative(256, 4, 20, tokens=637),
     "prompt logprobs 16 x 1024": _plus(_decode(16), _prompts(16, 1024)),
     # 2,048 token ids, a bit for each of 128,256 tokens and a count a request.
     "sampling masks R=256": _plus(_decode(256), (256 * (2048 * 4 + 128_256 // 8 + 4), 3)),
     "pooling 256 x 4096 fp32": (256 * 4096 * 4, 1),
+    "pooling 256 x 4096 bf16": (256 * 4096 * 2, 1),
+    # 48 of 64 requests are finished; by the suites' seed they have 825 rows of 1,024 values.
+    "pooling 64 ragged": (825 * 1024 * 4, 48),
     "routed experts 8192 x 60 x 8": _plus(_decode(256), (8192 * 60 * 8 * 2, 1)),
     "logits 256 x 128256 fp32": (256 * 128_256 * 4, 1),
 }

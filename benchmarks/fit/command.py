@@ -11,7 +11,8 @@ from asyncout.doctor import units, validation
 from asyncout.errors import ProfileError
 from asyncout.virtual import CostProfile
 from asyncout.virtual.profile import DEFAULT_PROFILE
-from benchmarks import results
+from benchmarks import records, results
+from benchmarks.fit import recommendations, recommendations_text
 from benchmarks.fit.fitting import fit
 from benchmarks.fit.observed import Observed, observe
 from benchmarks.fit.twin import Twin
@@ -26,16 +27,19 @@ from benchmarks.fit.validating import (
 )
 from benchmarks.grids import streams
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+#: File beside a machine's results that ``--recommendations --save`` adds a line to.
+RECOMMENDATIONS = "recommendations"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fit, or fit and validate; give the exit status.
+    """Fit, fit and validate, or look at recommendations; give the exit status.
 
     0: done; 1: there are no such results, or they cannot be read; 2: the errors of step time
     are above what the model is to reach.
     """
     options = _parser().parse_args(arguments)
+    if options.recommendations:
+        return _recommendations(options)
     try:
         observed = observe(results.read(options.results, options.machine, options.commit))
         base = CostProfile.load(options.base)
@@ -92,6 +96,30 @@ def _validate(observed: Observed, base: CostProfile, twin: Twin, save: bool) -> 
     return 0 if reached else 2
 
 
+def _recommendations(options: argparse.Namespace) -> int:
+    name = options.profile or f"{options.machine}-fitted"
+    try:
+        gains = results.read(options.results, options.machine, options.commit)
+        blocks = recommendations.observe(gains)
+        profile = CostProfile.load(name)
+    except (results.ResultsError, ProfileError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    told = recommendations_text.Told(
+        machine=options.machine,
+        commit=gains[0].commit,
+        origin=Path(name).name,
+        profile=profile,
+        outcomes=tuple(recommendations.assess(profile, blocks)),
+    )
+    print(recommendations_text.as_text(told))
+    if options.save:
+        record = recommendations_text.as_record(told)
+        path = records.append(options.results, told.machine, RECOMMENDATIONS, record)
+        print(f"\nadded to {path}")
+    return 0
+
+
 def _explain(predictions: Sequence[Predicted]) -> None:
     """Say where the model is wrong and why."""
     wrong = [one for one in predictions if abs(one.error) > TARGET_WORST]
@@ -109,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--machine", required=True, metavar="NAME", help="folder in results/")
     parser.add_argument("--commit", metavar="HASH", help="this commit; default: the newest")
-    parser.add_argument("--results", type=Path, default=ROOT / "results", help="asv's folder")
+    parser.add_argument("--results", type=Path, default=records.RESULTS, help="asv's folder")
     parser.add_argument(
         "--base",
         default=DEFAULT_PROFILE,
@@ -123,8 +151,21 @@ def _parser() -> argparse.ArgumentParser:
         help="predict each half of the rows from a fit on the other; status 2 if it is too far off",
     )
     parser.add_argument(
+        "--recommendations",
+        action="store_true",
+        help="how often does the doctor recommend the policy that question 4 found best?",
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="NAME_OR_FILE",
+        help="with --recommendations: what the doctor knows of the machine, such as a file that "
+        "`python -m asyncout.doctor --save-profile FILE` wrote there; default: the shipped one "
+        "that was fitted from the machine's results, NAME-fitted",
+    )
+    parser.add_argument(
         "--save",
         action="store_true",
-        help="with --validate: keep the errors, for the doctor to show",
+        help="with --validate: keep the errors, for the doctor to show; with --recommendations: "
+        f"add a line to results/NAME/{RECOMMENDATIONS}.jsonl",
     )
     return parser

@@ -61,11 +61,10 @@ ARMS = {STEP_TIME: tuple(POLICIES)}
 
 def cells(device: BenchDevice, name: str) -> Iterator[Cell]:
     """Build the one cell of a block."""
-    workload, loop, length = name.rsplit(", ", 2)
+    workload, loop, length = names.block_parts(name)
     step, seconds = WORKLOADS[workload].build(device), names.STEP_LENGTHS[length]
-    steps = min(MOST_STEPS, max(LEAST_STEPS, round(SAMPLE_S / seconds)))
-    if device.modelled:
-        steps = LEAST_STEPS  # virtual time has no noise to average
+    # Virtual time has no noise to average.
+    steps = LEAST_STEPS if device.modelled else steps_of_sample(seconds)
     launch = partial(device.busy, seconds)
     arms = {}
     for arm, policy in POLICIES.items():
@@ -75,16 +74,21 @@ def cells(device: BenchDevice, name: str) -> Iterator[Cell]:
     yield Cell(STEP_TIME, name, arms, partial(_rows, name), is_batch=True)
 
 
+def steps_of_sample(seconds: float) -> int:
+    """Give the steps of a measured sample's loop, by the length of a step."""
+    return min(MOST_STEPS, max(LEAST_STEPS, round(SAMPLE_S / seconds)))
+
+
 def _rows(name: str, samples: Samples) -> Iterator[Row]:
     for factor, levels in names.FACTORS.items():
         for level in levels[1:]:
             pair = {at: mean_at(samples, {factor: at}) for at in (level, levels[0])}
             yield row(STEP_TIME, name, pair, level, levels[0])
-    pair = {FAST: samples[_key(DEFAULT)], BASELINE: samples[_key(ORIGINAL)]}
+    pair = {FAST: samples[policy_name(DEFAULT)], BASELINE: samples[policy_name(ORIGINAL)]}
     yield row(STEP_TIME, name, pair, FAST, BASELINE)
-    original = {BASELINE: samples[_key(ORIGINAL)]}
+    original = {BASELINE: samples[policy_name(ORIGINAL)]}
     for arm in POLICIES:
-        if arm != _key(ORIGINAL):
+        if arm != policy_name(ORIGINAL):
             yield row(EACH, name, {**original, arm: samples[arm]}, arm, BASELINE)
     for comparison in interactions():
         yield _interaction(name, samples, *comparison)
@@ -124,5 +128,6 @@ def mean_at(samples: Mapping[str, Sequence[float]], levels: Mapping[str, str]) -
     return tuple(means)
 
 
-def _key(policy: CopyPolicy) -> str:
+def policy_name(policy: CopyPolicy) -> str:
+    """Name a policy by its levels, as the rows do; how it is submitted is no factor."""
     return "-".join(getattr(policy, factor) for factor in names.FACTORS)
