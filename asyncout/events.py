@@ -12,8 +12,9 @@ from asyncout.policy import CopyPolicy
 from asyncout.prediction import RecentPast
 from asyncout.runtime import Event, Runtime
 
-#: Share of a wait that was slept through in the driver after which the next one is awake.
-#: Such a wait ends late by the thread's wake-up, so it only bounds the time.
+#: Share of a wait after which the next one is awake where that is only like it: it was slept
+#: through in the driver, and so ended late by the thread's wake-up; or it was behind an idle
+#: device, and this one is behind another step.
 SHARE_OF_A_BOUND = 0.6
 
 #: Share of a wait within which the start of the device's work on it must be known, so that the
@@ -111,12 +112,13 @@ class PooledWait(DriverWait):
 class HybridWait:
     """Sleeps for most of the expected wait, then spins in the driver for the rest.
 
-    What is expected is the time that the device takes for a step: from when it could
-    begin, which is the event's record or, in a loop that enqueues ahead, the passing of
-    the event before, to the event's own passing. So it is the same for the first step
-    behind an idle device and for those that queue behind others. It follows the last
-    waits, with their spread, and so does the lateness of sleeps: the thread means to be
-    awake two spreads before the earliest it has reason to expect.
+    What is expected is the time that the device takes for a step, from when it could
+    begin. Behind an idle device that is the event's record; in a loop that enqueues ahead
+    it is the passing of the event before. The two are learned apart: where copies take
+    longer than kernels, the first step of a burst takes both, and the others only the
+    longer. Each follows the last waits, with their spread, and so does the lateness of
+    sleeps: the thread means to be awake two spreads before the earliest it has reason to
+    expect.
 
     A wait that nothing predicts (the first one, or one behind a step that has become
     shorter) sleeps in the driver and costs what "block" costs. The next one spins for
@@ -136,7 +138,8 @@ class HybridWait:
         self._synchronize = runtime.synchronizer(device)
         #: Free events, by whether a thread spins on them.
         self._free: dict[bool, deque[Any]] = {True: deque(), False: deque()}
-        self._passing = RecentPast()
+        self._behind_idle = RecentPast()
+        self._behind_another = RecentPast()
         self._bound: float | None = None
         #: When the last event passed: not before the first, not after the second.
         self._last_passed = (0.0, 0.0)
@@ -145,7 +148,8 @@ class HybridWait:
 
     def take(self) -> Event:
         """Give an event to spin on, or to sleep on while nothing predicts its passing."""
-        spins = self._passing.count > 0 or self._bound is not None
+        known = self._behind_idle.count or self._behind_another.count
+        spins = known > 0 or self._bound is not None
         try:
             event = self._free[spins].pop()
         except IndexError:
@@ -173,34 +177,49 @@ class HybridWait:
             self._bound = now - begin
             self._last_passed = (now, now)
             return
-        planned = self._sleep_before(begin)
+        passing, other = self._behind_idle, self._behind_another
+        if earliest > event.recorded_at:
+            passing, other = other, passing
+        planned = self._sleep_before(begin, self._expected(passing, other, latest > begin))
         if planned is not None and event.query():
             now = self._clock()
             self._last_passed = (min(planned, now), now)
-            self._note_oversleep(planned - begin)
+            self._note_oversleep(passing, planned - begin)
             return
         self._synchronize(event)
         now = self._clock()
         self._last_passed = (now, now)
         self._overslept = 0
         if latest - begin <= KNOWN_START * (now - begin):
-            self._passing.add(now - begin)
+            passing.add(now - begin)
 
-    def _expected(self) -> float | None:
-        """Give a time that the device will hardly take less than."""
-        if self._passing.count:
-            return self._passing.mean - self._passing.margin
+    def _expected(self, passing: RecentPast, other: RecentPast, is_open: bool) -> float | None:
+        """Give a time that the device will hardly take less than.
+
+        Parameters
+        ----------
+        passing, other : RecentPast
+            Of such waits, and of the other kind.
+        is_open : bool
+            Whether it may be one of the other kind.
+        """
+        if passing.count:
+            least = passing.mean - passing.margin
+            return min(least, other.mean - other.margin) if is_open and other.count else least
+        if other.count:
+            return SHARE_OF_A_BOUND * other.mean
         return None if self._bound is None else SHARE_OF_A_BOUND * self._bound
 
-    def _sleep_before(self, begin: float) -> float | None:
+    def _sleep_before(self, begin: float, expected: float | None) -> float | None:
         """Sleep until shortly before the event is expected; give that time, if it slept.
 
         Parameters
         ----------
         begin : float
             Since when the device may be at work on what the event waits for.
+        expected : float or None
+            Seconds from then.
         """
-        expected = self._expected()
         if expected is None:
             return None
         lateness = self._lateness
@@ -214,12 +233,13 @@ class HybridWait:
         lateness.add(max(0.0, self._clock() - wake))
         return planned
 
-    def _note_oversleep(self, planned: float) -> None:
+    def _note_oversleep(self, passing: RecentPast, planned: float) -> None:
         self._overslept += 1
         if self._overslept < SLEEPS_TO_DOUBT:
-            self._passing.add(planned)  # it passed before that: be there earlier next time
+            passing.add(planned)  # it passed before that: be there earlier next time
         else:
-            self._passing.forget()
+            self._behind_idle.forget()
+            self._behind_another.forget()
             self._bound = None
             self._overslept = 0
 
