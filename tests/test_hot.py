@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -62,6 +63,11 @@ def test_large_and_negative_values_survive(either: str) -> None:
 def test_strided_ids_are_read_as_they_are_shaped(either: str) -> None:
     ids = np.arange(12).reshape(3, 4).T
     assert cut(ids, np.full(4, 3), list("abcd")) == ids.tolist()
+
+
+def test_unsigned_values_are_not_taken_for_negative_ones(either: str) -> None:
+    ids = np.array([[2**63 + 5, 7]], np.uint64)
+    assert cut(ids, np.array([1]), ["a"]) == [[2**63 + 5]]
 
 
 @pytest.mark.parametrize("counts", [[1, 3], [-1, 1]])
@@ -136,6 +142,51 @@ def test_masks_that_disagree_are_named(either: str) -> None:
         tensors.tolists(np.array([1, 2]))
     with pytest.raises(LengthMismatchError, match="2 mask rows for 3 requests"):
         tensors.tolists(np.ones(3, int))
+
+
+def test_masks_numbers_may_be_numpys_own(either: str) -> None:
+    tensors, _, sampled = random_masks(1, 2, 3, 70, 4)
+    wanted = tensors.tolists(sampled).to_nested_list()
+    tensors.rows_per_request, tensors.vocab_size = np.int32(3), np.int64(70)
+    assert tensors.tolists(sampled).to_nested_list() == wanted
+
+
+@pytest.mark.parametrize("rows_per_request", [2**62 + 1, 2**70, -1])
+def test_masks_of_impossible_rows_per_request_are_named(either: str, rows_per_request: int) -> None:
+    tensors, _, _ = random_masks(0, 4, 1, 9, 4)
+    tensors.rows_per_request = rows_per_request  # 4 times the first is 4, modulo 2**64
+    with pytest.raises(LengthMismatchError, match="4 mask rows for 4 requests"):
+        tensors.tolists(np.ones(4, int))
+
+
+@compiled
+def test_numbers_of_sampled_tokens_that_change_meanwhile_do_no_harm() -> None:
+    """Long rows are read without the interpreter's lock, so another thread may write then."""
+    requests, vocabulary = 64, 20_000
+    rows = 4 * requests
+    tensors = SamplingMaskTensors(
+        torch.empty((rows, 0), dtype=torch.int32),
+        torch.full((rows, vocabulary // 8), 0xFF, dtype=torch.uint8),
+        torch.full((rows,), vocabulary, dtype=torch.int32), vocabulary, 4,
+    )  # fmt: skip
+    sampled, is_over = np.ones(requests, np.int64), threading.Event()
+
+    def write() -> None:
+        while not is_over.is_set():
+            sampled[:] = 4
+            sampled[:] = 1
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(20):
+            lists = tensors.tolists(sampled)
+            listed = lists.token_ids.reshape(-1, vocabulary)
+            assert (listed == np.arange(vocabulary)).all()
+            assert len(listed) == lists.cu_num_generated_tokens[-1] == len(lists.offsets) - 1
+    finally:
+        is_over.set()
+        thread.join()
 
 
 # --- a step's tensors -------------------------------------------------------------------------
