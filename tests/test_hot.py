@@ -254,6 +254,54 @@ def test_an_error_in_a_field_comes_out_of_gathering() -> None:
         rebuild(1, [])
 
 
+WALKS = {
+    "as it is here": (gather, rebuild),
+    "in Python": (gather_in_python, rebuild_in_python),
+}
+
+
+@pytest.fixture(params=WALKS)
+def walk(request: pytest.FixtureRequest) -> Any:
+    """Give both ways to walk, compiled where they are, and in Python."""
+    return WALKS[request.param]
+
+
+def test_a_value_that_holds_itself_is_an_error_and_no_crash(walk: Any) -> None:
+    its_own: dict[str, Any] = {}
+    its_own["itself"] = Record(Record(None, None, its_own), rest=torch.empty(1))
+    for call in (lambda: walk[0](its_own, []), lambda: walk[1](its_own, iter([1]))):
+        with pytest.raises(RecursionError):
+            call()
+    nested: Any = torch.empty(1)
+    for _ in range(100):
+        nested = Record({"deeper": nested})
+    found: list[torch.Tensor] = []
+    walk[0](nested, found)
+    assert len(found) == 1  # deep is not endless
+
+
+def test_a_dict_that_loses_its_parts_while_it_is_walked_is_an_error(walk: Any) -> None:
+    # Making a twin runs Python, and there another thread of the engine may change its dict.
+    value: dict[Any, Any] = {}
+
+    class Emptied(Record):
+        first = property(lambda self: value.clear(), lambda self, first: None)
+
+    def replacements() -> Any:
+        value.clear()
+        yield "tensor"
+
+    def fill(part: Any) -> None:
+        value.update({(f"request {index}",): {("part",): part} for index in range(3)})
+
+    fill(Emptied(None))
+    with pytest.raises(RuntimeError, match="changed size"):
+        walk[0](value, [])
+    fill(torch.empty(1))
+    with pytest.raises(RuntimeError, match="changed size"):
+        walk[1](value, replacements())
+
+
 @compiled
 def test_rows_that_are_not_the_ones_made_for_the_ids_are_left_alone() -> None:
     ids, counts = np.zeros((2, 2), int), np.array([1, 2])
