@@ -156,6 +156,7 @@ static PyTypeObject mark_type = {
 
 /* --- a step's calls ---------------------------------------------------------------------- */
 
+/* Like all types here it is none of the collector's: `fail` must not lead back to it. */
 struct Lane {
     PyObject_HEAD
     RecordEvent record;
