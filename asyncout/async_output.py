@@ -156,7 +156,7 @@ class AsyncOutput(PendingOutput):
         flag = None
         if self._fault_monitor is not None:
             flag = landing.part(2 if nans is None else 3)
-        shape = sources["sampled_token_ids"].shape
+        shape = ids.shape  # as it was: by now the source may have been resized for another step
         rows = rows_before_arrival(*shape)
         readings = [
             reading(name, landing, places, sources[name], shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -452,6 +453,33 @@ def test_a_step_in_python_makes_the_same_calls(
 
 
 @compiled
+def test_a_lane_goes_with_its_path_and_keeps_the_marker_until_then(
+    driver: FakeDriver, pool: BlockPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(result: int, call: str) -> None:
+        raise OSError(f"{call} gave {result}")
+
+    library = SimpleNamespace(
+        event_record=driver.record, stream_wait_event=driver.wait, copy_to_host=driver.one,
+        copy_batch=driver.batch, attributes=ctypes.c_int(), check=check,
+    )  # fmt: skip
+    monkeypatch.setattr(cuda_driver, "driver", lambda: library)
+    monkeypatch.setattr(cuda_driver, "DLPACK_CUDA", 1)  # tensors of the CPU are there everywhere
+    main, copy = SimpleNamespace(cuda_stream=11), SimpleNamespace(cuda_stream=22)
+    submit = cuda_driver.DriverSubmit(FakeEvent(driver, 33), main, copy)
+    marker, itself = weakref.ref(submit._marker), weakref.ref(submit)
+    landing = hot.COMPILED.land(submit.lane, pool.lend, refuse, [torch.arange(2)])
+    del submit
+    assert itself() is None  # no collection was needed, and none could help
+    assert marker() is not None
+    driver.fail = "wait"
+    with pytest.raises(OSError, match="cuStreamWaitEvent gave 7"):
+        landing.enqueue()
+    del landing
+    assert marker() is None
+
+
+@compiled
 def test_without_a_marker_or_an_event_only_the_copies_are_enqueued(
     driver: FakeDriver, pool: BlockPool
 ) -> None:
@@ -478,9 +506,10 @@ def test_a_call_that_fails_is_named_and_nothing_follows_it(
         torch.arange(6).view(2, 3).t(),
         torch.empty((0, 3)),
         torch.nn.Parameter(torch.ones(2)),
+        torch.ones(1, 2, 1, 2, 1),
         "no tensor",
     ],
-    ids=["strided", "empty", "subclass", "no tensor"],
+    ids=["strided", "empty", "subclass", "five dimensions", "no tensor"],
 )
 def test_what_is_not_plain_goes_to_the_twin_in_python(
     driver: FakeDriver, pool: BlockPool, unusual: Any
@@ -500,7 +529,7 @@ def test_what_is_not_plain_goes_to_the_twin_in_python(
         torch.arange(12, dtype=torch.int32).view(3, 4),
         torch.tensor(True),
         torch.tensor([0.5, -2], dtype=torch.bfloat16),
-        torch.arange(120, dtype=torch.float64).view(1, 2, 3, 4, 5),
+        torch.arange(24, dtype=torch.float64).view(1, 2, 3, 4),
         torch.tensor([1, 2**63 - 1]),
         torch.arange(4, dtype=torch.uint8).view(4, 1)[:, 0],
     ],
@@ -518,11 +547,49 @@ def test_views_of_a_landing_are_those_of_its_twin(
     twin = view_of(pool.lend(4096), 0, source)
     assert twin.dtype == view.dtype
     assert [torch.equal(part, source) for part in landing.tensors(1, 2)] == [True]
-    if source.dtype is not torch.bfloat16 and source.dim() <= 4:
+    if source.dtype is not torch.bfloat16:
         assert np.array_equal(np.asarray(landing.part(1)), source.numpy())
         assert np.asarray(landing.part(1)).dtype == source.numpy().dtype
     with pytest.raises(IndexError):
         landing.tensor(2)
+
+
+@compiled
+def test_a_source_that_is_resized_on_the_way_leaves_the_landing_as_it_was(
+    driver: FakeDriver, pool: BlockPool
+) -> None:
+    # As an operation with `out=` of a larger step does: a view of its size would leave the block.
+    sources = [torch.arange(6).view(2, 3) for _ in range(3)]
+    addresses = [source.data_ptr() for source in sources]
+    landing = land(driver, pool, list(sources))
+    sources[0].resize_(1 << 20)
+    sources[1].t_()
+    sources[2].data = torch.ones(1)
+    landing.enqueue()
+    (batch,) = (call for call in driver.calls if call[0] == "batch")
+    assert batch[2] == addresses
+    assert batch[3] == [48, 48, 48]
+    for place in range(3):
+        assert landing.tensor(place).shape == (2, 3)
+        assert landing.part(place).shape == (2, 3)
+        assert np.asarray(landing.part(place)).shape == (2, 3)
+        assert np.asarray(landing.part(place)).dtype == np.int64
+
+
+@compiled
+def test_a_block_that_cannot_go_home_is_reported_and_no_crash(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Homeless:
+        home = property(lambda self: 1 / 0)
+
+    reports: list[Any] = []
+    monkeypatch.setattr("sys.unraisablehook", reports.append)
+    block = Homeless()
+    hot.COMPILED.Lease(block, 0, 0)
+    assert [(type(report.exc_value), report.object) for report in reports] == [
+        (ZeroDivisionError, block)
+    ]
 
 
 @compiled
