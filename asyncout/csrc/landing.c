@@ -12,7 +12,7 @@ typedef struct {
     Py_ssize_t size;
 } Lease;
 
-static PyObject *name_home, *name_append, *name_handle;
+static PyObject *name_home, *name_append;
 
 static PyObject *
 lease_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
@@ -259,7 +259,7 @@ new_view(PyObject *lease, char *address, const Place *like)
         step *= like->shape[d];
     }
     view->managed = (DLManaged){
-        .version = {1, 0},
+        .version = {DLPACK_MAJOR, 0},
         .context = Py_NewRef(lease),
         .deleter = view_deleter,
         .tensor = {
@@ -382,16 +382,8 @@ landing_enqueue(PyObject *self, PyObject *const *arguments, Py_ssize_t number)
 {
     Landing *landing = (Landing *)self;
     uint64_t event = 0;
-    if (number > 0 && arguments[0] != Py_None) {
-        PyObject *handle = PyObject_GetAttr(arguments[0], name_handle);
-        if (handle == NULL) {
-            return NULL;
-        }
-        event = PyLong_AsUnsignedLongLong(handle);
-        Py_DECREF(handle);
-        if (PyErr_Occurred()) {
-            return NULL;
-        }
+    if (number > 0 && arguments[0] != Py_None && handle_of(arguments[0], &event) < 0) {
+        return NULL;
     }
     Py_ssize_t count = landing->count;
     uint64_t own[2 * STEP_COPIES], *targets = own;
@@ -467,8 +459,6 @@ landing_tensors(PyObject *self, PyObject *const *arguments, Py_ssize_t number)
     return iterator;
 }
 
-#define FAST(function) (PyCFunction)(void (*)(void))function, METH_FASTCALL
-
 static PyMethodDef landing_methods[] = {
     {"enqueue", FAST(landing_enqueue), "Enqueue the copies, and an event behind them."},
     {"part", landing_part, METH_O, "Give what has arrived of one source, as a buffer."},
@@ -492,8 +482,7 @@ add_landing(PyObject *module)
 {
     name_home = PyUnicode_InternFromString("home");
     name_append = PyUnicode_InternFromString("append");
-    name_handle = PyUnicode_InternFromString("handle");
-    if (!name_home || !name_append || !name_handle) {
+    if (!name_home || !name_append) {
         return -1;
     }
     if (PyType_Ready(&part_type) < 0 || PyType_Ready(&landing_type) < 0) {

@@ -217,26 +217,35 @@ find_offsets(const Masks *masks, const Py_ssize_t *starts, int64_t *offsets, int
     return 1;
 }
 
+/* Write the set bits of a word, the lowest of which is token `start`; give how many are found then,
+ * of which at most `most` are written. */
+static inline int64_t
+unpack_word(uint64_t word, int64_t start, int32_t *target, int64_t found, int64_t most)
+{
+    for (; word; word &= word - 1, found++) {
+        if (found < most) {
+            target[found] = (int32_t)(start + __builtin_ctzll(word));
+        }
+    }
+    return found;
+}
+
 /* Write the set bits of a row, ascending; give how many there were, at most `most` written. */
 static int64_t
 unpack_row(const uint8_t *bytes, int64_t vocabulary, int32_t *target, int64_t most)
 {
-    int64_t found = 0;
-    for (int64_t start = 0; start < vocabulary; start += WORD_BITS) {
-        int64_t bits_left = vocabulary - start;
-        uint64_t word = 0;
-        memcpy(&word, bytes + start / 8,
-               bits_left >= WORD_BITS ? sizeof(word) : (size_t)((bits_left + 7) / 8));
-        if (bits_left < WORD_BITS) {
-            word &= (UINT64_C(1) << bits_left) - 1; /* the spare bits mean nothing */
-        }
-        while (word) {
-            if (found < most) {
-                target[found] = (int32_t)(start + __builtin_ctzll(word));
-            }
-            found++;
-            word &= word - 1;
-        }
+    int64_t found = 0, start = 0;
+    uint64_t word = 0;
+    for (; start + WORD_BITS <= vocabulary; start += WORD_BITS) {
+        memcpy(&word, bytes + start / 8, sizeof(word));
+        found = unpack_word(word, start, target, found, most);
+    }
+    int64_t bits_left = vocabulary - start;
+    if (bits_left > 0) {
+        word = 0;
+        memcpy(&word, bytes + start / 8, (size_t)((bits_left + 7) / 8));
+        word &= (UINT64_C(1) << bits_left) - 1; /* the spare bits mean nothing */
+        found = unpack_word(word, start, target, found, most);
     }
     return found;
 }

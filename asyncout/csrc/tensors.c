@@ -11,10 +11,11 @@ static void
 find_exchange(void)
 {
     exchange = NULL;
+    /* DLPack's names of the attribute and of what is in it. */
     PyObject *capsule = PyObject_GetAttrString(tensor_type, "__dlpack_c_exchange_api__");
     if (capsule != NULL) {
         const DLExchange *found = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
-        if (found != NULL && found->version.major == 1 && found->look != NULL &&
+        if (found != NULL && found->version.major == DLPACK_MAJOR && found->look != NULL &&
             found->object_from_managed != NULL) {
             exchange = found; /* it lives as long as the process */
         }
