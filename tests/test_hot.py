@@ -145,6 +145,16 @@ def test_masks_that_disagree_are_named(either: str) -> None:
         tensors.tolists(np.ones(3, int))
 
 
+def test_mask_rows_beyond_what_was_sampled_may_hold_anything(either: str) -> None:
+    tensors, _, _ = random_masks(2, 2, 3, 70, 4)
+    sampled = np.array([1, 2])
+    wanted = tensors.tolists(sampled).to_nested_list()
+    tensors.counts[1], tensors.counts[5] = -7, 71
+    assert tensors.tolists(sampled).to_nested_list() == wanted
+    with pytest.raises(CountOutOfRangeError, match="count of mask row 5 is 71"):
+        tensors.tolists(np.array([1, 3]))
+
+
 def test_masks_numbers_may_be_numpys_own(either: str) -> None:
     tensors, _, sampled = random_masks(1, 2, 3, 70, 4)
     wanted = tensors.tolists(sampled).to_nested_list()
