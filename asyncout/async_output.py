@@ -134,7 +134,9 @@ class AsyncOutput(PendingOutput):
                 self._add(name, part, sources, tensors)
         for name in PROMPT_FIELDS:
             if part := getattr(model_runner_output, name, None):
-                self._add(name, part, sources, tensors)
+                # A dict of its own: results are told apart by its order, and the engine may add
+                # and remove requests before they are read.
+                self._add(name, dict(part), sources, tensors)
         self._enqueue(sources, tensors, then)
 
     def _add(
