@@ -134,7 +134,9 @@ class AsyncOutput(PendingOutput):
                 self._add(name, part, sources, tensors)
         for name in PROMPT_FIELDS:
             if part := getattr(model_runner_output, name, None):
-                self._add(name, part, sources, tensors)
+                # A dict of its own: results are told apart by its order, and the engine may add
+                # and remove requests before they are read.
+                self._add(name, dict(part), sources, tensors)
         self._enqueue(sources, tensors, then)
 
     def _add(
@@ -156,7 +158,7 @@ class AsyncOutput(PendingOutput):
         flag = None
         if self._fault_monitor is not None:
             flag = landing.part(2 if nans is None else 3)
-        shape = sources["sampled_token_ids"].shape
+        shape = ids.shape  # as it was: by now the source may have been resized for another step
         rows = rows_before_arrival(*shape)
         readings = [
             reading(name, landing, places, sources[name], shape)

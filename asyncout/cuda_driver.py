@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -345,12 +345,10 @@ class DriverSubmit:
             main=0 if self._main is None else self._main.cuda_stream,
             copy=self._copy.cuda_stream,
             marker=0 if self._marker is None else self._marker.handle,
-            # Bound to this object, which keeps the marker: the lane has its handle only.
-            fail=self._fail,
+            # Keeps the marker, of which the lane has the handle only, and not this object, which
+            # keeps the lane: the collector looks into no lane, and would never find the cycle.
+            fail=partial(_fail_in_lane, self._marker),
         )
-
-    def _fail(self, result: int, call: int) -> None:
-        driver().check(result, LANE_CALLS[call])
 
     def __call__(
         self,
@@ -388,6 +386,10 @@ class DriverSubmit:
         for source, size, offset in zip(sources, sizes, offsets, strict=True):
             result = calls.copy_to_host(base + offset, source.data_ptr(), size, handle)
             calls.check(result, "cuMemcpyDtoHAsync")
+
+
+def _fail_in_lane(marker: DriverEvent | None, result: int, call: int) -> None:
+    driver().check(result, LANE_CALLS[call])
 
 
 #: The calls of a lane, by the numbers that it gives them.

@@ -2,6 +2,15 @@
 
 Every loop has a twin in Python beside its user: it does the same, more slowly, and says what
 is wrong with its input. ``ASYNCOUT_PURE_PYTHON=1`` leaves the compiled ones out.
+
+| compiled | twin |
+|---|---|
+| ``new_rows``, ``fill_rows`` | ``convert.cut_to_counts`` without rows |
+| ``mask_rows`` | ``SamplingMaskTensors._tolists_in_python`` |
+| ``gather``, ``rebuild`` | ``tree.gather_in_python``, ``tree.rebuild_in_python`` |
+| ``lengths_agree`` | the rest of ``checks.check_step`` |
+| ``land``, ``Lease`` | ``transfer._BlockLanding``, ``landing.Lease`` |
+| ``Lane``, ``Call``, ``Mark`` | ``cuda_driver``: ``DriverSubmit``, ctypes, ``DriverEvent.record`` |
 """
 
 from __future__ import annotations
@@ -20,5 +29,5 @@ def _compiled() -> Any:
         return None  # no compiler was there
 
 
-#: The compiled loops (asyncout/_hot.c), or None.
+#: The module made of asyncout/csrc, or None.
 COMPILED: Any = _compiled()

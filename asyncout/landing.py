@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -170,7 +170,14 @@ def lay_out(
     return sizes, offsets, end, are_plain
 
 
-def array_of(lease: Any, offset: int, like: torch.Tensor) -> np.ndarray:
+class Form(NamedTuple):
+    """What a view of a block has of its source, whatever becomes of that meanwhile."""
+
+    shape: Sequence[int]
+    dtype: torch.dtype
+
+
+def array_of(lease: Any, offset: int, like: torch.Tensor | Form) -> np.ndarray:
     """Make a NumPy array of a part of a block; where NumPy lacks the dtype, one of its size.
 
     Parameters
@@ -178,14 +185,14 @@ def array_of(lease: Any, offset: int, like: torch.Tensor) -> np.ndarray:
     lease : Lease, of Python or compiled
     offset : int
         Bytes.
-    like : torch.Tensor
+    like : torch.Tensor or Form
         Whose shape and dtype it gets; it is contiguous.
     """
     dtype = _NUMPY_DTYPES.get(like.dtype) or _OF_SIZE[like.dtype.itemsize]
     return np.ndarray(like.shape, dtype, lease, offset)
 
 
-def view_of(lease: Any, offset: int, like: torch.Tensor) -> torch.Tensor:
+def view_of(lease: Any, offset: int, like: torch.Tensor | Form) -> torch.Tensor:
     """Make a host tensor of a part of a block; arguments as of :func:`array_of`."""
     dtype = like.dtype
     tensor = torch.from_numpy(array_of(lease, offset, like))

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from asyncout import hot
-from asyncout.landing import ALIGNMENT, Block, BlockPool, array_of, lay_out, view_of
+from asyncout.landing import ALIGNMENT, Block, BlockPool, Form, array_of, lay_out, view_of
 from asyncout.policy import CopyPolicy
 from asyncout.runtime import Runtime, Submit
 
@@ -27,7 +27,7 @@ class Landing(Protocol):
         """Enqueue the copies; a batch also records `event` behind them, if there is one."""
 
     def part(self, place: int) -> Any:
-        """Give what arrives of one source, of a dtype that NumPy has, as a buffer.
+        """Give what arrives of one source, of a dtype that NumPy has, as a buffer with a shape.
 
         Whatever reads the buffer protocol takes it, ``numpy.asarray`` too; read it only
         after the copies.
@@ -131,7 +131,7 @@ class _BlockLanding:
     the copy stream it would wait for a multiprocessor behind the next step's kernels.
     """
 
-    __slots__ = ("_lease", "_offsets", "_on_host", "_sizes", "_sources", "_submit")
+    __slots__ = ("_forms", "_lease", "_offsets", "_on_host", "_sizes", "_sources", "_submit")
 
     def __init__(self, pool: BlockPool, submit: Submit, sources: list[torch.Tensor]) -> None:
         self._submit = submit
@@ -142,6 +142,8 @@ class _BlockLanding:
             sources = [source.contiguous() for source in sources]
             self._on_host = {}
         self._sources = sources
+        # Read now: the caller may resize a source while its copy is on the way.
+        self._forms = [Form(source.shape, source.dtype) for source in sources]
         self._lease = pool.lend(end)
 
     def enqueue(self, event: Any = None) -> None:
@@ -173,12 +175,12 @@ class _BlockLanding:
     def part(self, place: int) -> Any:
         if self._on_host and place in self._on_host:
             return self._on_host[place].numpy()
-        return array_of(self._lease, self._offsets[place], self._sources[place])
+        return array_of(self._lease, self._offsets[place], self._forms[place])
 
     def tensor(self, place: int) -> torch.Tensor:
         if self._on_host and place in self._on_host:
             return self._on_host[place]
-        return view_of(self._lease, self._offsets[place], self._sources[place])
+        return view_of(self._lease, self._offsets[place], self._forms[place])
 
     def tensors(self, start: int, stop: int) -> Iterator[torch.Tensor]:
         return map(self.tensor, range(start, stop))

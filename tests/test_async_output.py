@@ -208,6 +208,21 @@ def test_logprobs_that_are_on_the_host_already_are_handed_on_as_they_are(box: Bo
     assert runner.prompt_logprobs_dict["r0"] is on_host
 
 
+@pytest.mark.parametrize("policy", ALL_POLICIES, ids=policy_name)
+def test_prompts_added_or_removed_before_the_read_change_no_others(
+    box: Box, policy: CopyPolicy
+) -> None:
+    prompts = {"r0": box.computed([1]), "r1": box.computed([2])}
+    runner = box.runner_output(2)
+    runner.prompt_token_id_logprobs_dict = prompts
+    output = box.output([[1], [1]], runner_output=runner, policy=policy)
+    del prompts["r0"]
+    prompts["r2"] = torch.zeros(1)
+    prompts["r3"] = box.computed([3])
+    arrived = output.get_output().prompt_token_id_logprobs_dict
+    assert {name: part.tolist() for name, part in arrived.items()} == {"r0": [1], "r1": [2]}
+
+
 # --- nothing is read before it is there, nothing freed before it is read ----------------------
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -62,6 +64,11 @@ def test_large_and_negative_values_survive(either: str) -> None:
 def test_strided_ids_are_read_as_they_are_shaped(either: str) -> None:
     ids = np.arange(12).reshape(3, 4).T
     assert cut(ids, np.full(4, 3), list("abcd")) == ids.tolist()
+
+
+def test_unsigned_values_are_not_taken_for_negative_ones(either: str) -> None:
+    ids = np.array([[2**63 + 5, 7]], np.uint64)
+    assert cut(ids, np.array([1]), ["a"]) == [[2**63 + 5]]
 
 
 @pytest.mark.parametrize("counts", [[1, 3], [-1, 1]])
@@ -138,6 +145,61 @@ def test_masks_that_disagree_are_named(either: str) -> None:
         tensors.tolists(np.ones(3, int))
 
 
+def test_mask_rows_beyond_what_was_sampled_may_hold_anything(either: str) -> None:
+    tensors, _, _ = random_masks(2, 2, 3, 70, 4)
+    sampled = np.array([1, 2])
+    wanted = tensors.tolists(sampled).to_nested_list()
+    tensors.counts[1], tensors.counts[5] = -7, 71
+    assert tensors.tolists(sampled).to_nested_list() == wanted
+    with pytest.raises(CountOutOfRangeError, match="count of mask row 5 is 71"):
+        tensors.tolists(np.array([1, 3]))
+
+
+def test_masks_numbers_may_be_numpys_own(either: str) -> None:
+    tensors, _, sampled = random_masks(1, 2, 3, 70, 4)
+    wanted = tensors.tolists(sampled).to_nested_list()
+    tensors.rows_per_request, tensors.vocab_size = np.int32(3), np.int64(70)
+    assert tensors.tolists(sampled).to_nested_list() == wanted
+
+
+@pytest.mark.parametrize("rows_per_request", [2**62 + 1, 2**70, -1])
+def test_masks_of_impossible_rows_per_request_are_named(either: str, rows_per_request: int) -> None:
+    tensors, _, _ = random_masks(0, 4, 1, 9, 4)
+    tensors.rows_per_request = rows_per_request  # 4 times the first is 4, modulo 2**64
+    with pytest.raises(LengthMismatchError, match="4 mask rows for 4 requests"):
+        tensors.tolists(np.ones(4, int))
+
+
+@compiled
+def test_numbers_of_sampled_tokens_that_change_meanwhile_do_no_harm() -> None:
+    """Long rows are read without the interpreter's lock, so another thread may write then."""
+    requests, vocabulary = 64, 20_000
+    rows = 4 * requests
+    tensors = SamplingMaskTensors(
+        torch.empty((rows, 0), dtype=torch.int32),
+        torch.full((rows, vocabulary // 8), 0xFF, dtype=torch.uint8),
+        torch.full((rows,), vocabulary, dtype=torch.int32), vocabulary, 4,
+    )  # fmt: skip
+    sampled, is_over = np.ones(requests, np.int64), threading.Event()
+
+    def write() -> None:
+        while not is_over.is_set():
+            sampled[:] = 4
+            sampled[:] = 1
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(20):
+            lists = tensors.tolists(sampled)
+            listed = lists.token_ids.reshape(-1, vocabulary)
+            assert (listed == np.arange(vocabulary)).all()
+            assert len(listed) == lists.cu_num_generated_tokens[-1] == len(lists.offsets) - 1
+    finally:
+        is_over.set()
+        thread.join()
+
+
 # --- a step's tensors -------------------------------------------------------------------------
 
 
@@ -201,6 +263,54 @@ def test_an_error_in_a_field_comes_out_of_gathering() -> None:
         rebuild({"a": torch.empty(1)}, iter([]))
     with pytest.raises(TypeError, match="a value and an iterator"):
         rebuild(1, [])
+
+
+WALKS = {
+    "as it is here": (gather, rebuild),
+    "in Python": (gather_in_python, rebuild_in_python),
+}
+
+
+@pytest.fixture(params=WALKS)
+def walk(request: pytest.FixtureRequest) -> Any:
+    """Give both ways to walk, compiled where they are, and in Python."""
+    return WALKS[request.param]
+
+
+def test_a_value_that_holds_itself_is_an_error_and_no_crash(walk: Any) -> None:
+    its_own: dict[str, Any] = {}
+    its_own["itself"] = Record(Record(None, None, its_own), rest=torch.empty(1))
+    for call in (lambda: walk[0](its_own, []), lambda: walk[1](its_own, iter([1]))):
+        with pytest.raises(RecursionError):
+            call()
+    nested: Any = torch.empty(1)
+    for _ in range(100):
+        nested = Record({"deeper": nested})
+    found: list[torch.Tensor] = []
+    walk[0](nested, found)
+    assert len(found) == 1  # deep is not endless
+
+
+def test_a_dict_that_loses_its_parts_while_it_is_walked_is_an_error(walk: Any) -> None:
+    # Making a twin runs Python, and there another thread of the engine may change its dict.
+    value: dict[Any, Any] = {}
+
+    class Emptied(Record):
+        first = property(lambda self: value.clear(), lambda self, first: None)
+
+    def replacements() -> Any:
+        value.clear()
+        yield "tensor"
+
+    def fill(part: Any) -> None:
+        value.update({(f"request {index}",): {("part",): part} for index in range(3)})
+
+    fill(Emptied(None))
+    with pytest.raises(RuntimeError, match="changed size"):
+        walk[0](value, [])
+    fill(torch.empty(1))
+    with pytest.raises(RuntimeError, match="changed size"):
+        walk[1](value, replacements())
 
 
 @compiled
@@ -353,6 +463,33 @@ def test_a_step_in_python_makes_the_same_calls(
 
 
 @compiled
+def test_a_lane_goes_with_its_path_and_keeps_the_marker_until_then(
+    driver: FakeDriver, pool: BlockPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(result: int, call: str) -> None:
+        raise OSError(f"{call} gave {result}")
+
+    library = SimpleNamespace(
+        event_record=driver.record, stream_wait_event=driver.wait, copy_to_host=driver.one,
+        copy_batch=driver.batch, attributes=ctypes.c_int(), check=check,
+    )  # fmt: skip
+    monkeypatch.setattr(cuda_driver, "driver", lambda: library)
+    monkeypatch.setattr(cuda_driver, "DLPACK_CUDA", 1)  # tensors of the CPU are there everywhere
+    main, copy = SimpleNamespace(cuda_stream=11), SimpleNamespace(cuda_stream=22)
+    submit = cuda_driver.DriverSubmit(FakeEvent(driver, 33), main, copy)
+    marker, itself = weakref.ref(submit._marker), weakref.ref(submit)
+    landing = hot.COMPILED.land(submit.lane, pool.lend, refuse, [torch.arange(2)])
+    del submit
+    assert itself() is None  # no collection was needed, and none could help
+    assert marker() is not None
+    driver.fail = "wait"
+    with pytest.raises(OSError, match="cuStreamWaitEvent gave 7"):
+        landing.enqueue()
+    del landing
+    assert marker() is None
+
+
+@compiled
 def test_without_a_marker_or_an_event_only_the_copies_are_enqueued(
     driver: FakeDriver, pool: BlockPool
 ) -> None:
@@ -379,9 +516,10 @@ def test_a_call_that_fails_is_named_and_nothing_follows_it(
         torch.arange(6).view(2, 3).t(),
         torch.empty((0, 3)),
         torch.nn.Parameter(torch.ones(2)),
+        torch.ones(1, 2, 1, 2, 1),
         "no tensor",
     ],
-    ids=["strided", "empty", "subclass", "no tensor"],
+    ids=["strided", "empty", "subclass", "five dimensions", "no tensor"],
 )
 def test_what_is_not_plain_goes_to_the_twin_in_python(
     driver: FakeDriver, pool: BlockPool, unusual: Any
@@ -401,7 +539,7 @@ def test_what_is_not_plain_goes_to_the_twin_in_python(
         torch.arange(12, dtype=torch.int32).view(3, 4),
         torch.tensor(True),
         torch.tensor([0.5, -2], dtype=torch.bfloat16),
-        torch.arange(120, dtype=torch.float64).view(1, 2, 3, 4, 5),
+        torch.arange(24, dtype=torch.float64).view(1, 2, 3, 4),
         torch.tensor([1, 2**63 - 1]),
         torch.arange(4, dtype=torch.uint8).view(4, 1)[:, 0],
     ],
@@ -419,11 +557,49 @@ def test_views_of_a_landing_are_those_of_its_twin(
     twin = view_of(pool.lend(4096), 0, source)
     assert twin.dtype == view.dtype
     assert [torch.equal(part, source) for part in landing.tensors(1, 2)] == [True]
-    if source.dtype is not torch.bfloat16 and source.dim() <= 4:
+    if source.dtype is not torch.bfloat16:
         assert np.array_equal(np.asarray(landing.part(1)), source.numpy())
         assert np.asarray(landing.part(1)).dtype == source.numpy().dtype
     with pytest.raises(IndexError):
         landing.tensor(2)
+
+
+@compiled
+def test_a_source_that_is_resized_on_the_way_leaves_the_landing_as_it_was(
+    driver: FakeDriver, pool: BlockPool
+) -> None:
+    # As an operation with `out=` of a larger step does: a view of its size would leave the block.
+    sources = [torch.arange(6).view(2, 3) for _ in range(3)]
+    addresses = [source.data_ptr() for source in sources]
+    landing = land(driver, pool, list(sources))
+    sources[0].resize_(1 << 20)
+    sources[1].t_()
+    sources[2].data = torch.ones(1)
+    landing.enqueue()
+    (batch,) = (call for call in driver.calls if call[0] == "batch")
+    assert batch[2] == addresses
+    assert batch[3] == [48, 48, 48]
+    for place in range(3):
+        assert landing.tensor(place).shape == (2, 3)
+        assert landing.part(place).shape == (2, 3)
+        assert np.asarray(landing.part(place)).shape == (2, 3)
+        assert np.asarray(landing.part(place)).dtype == np.int64
+
+
+@compiled
+def test_a_block_that_cannot_go_home_is_reported_and_no_crash(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Homeless:
+        home = property(lambda self: 1 / 0)
+
+    reports: list[Any] = []
+    monkeypatch.setattr("sys.unraisablehook", reports.append)
+    block = Homeless()
+    hot.COMPILED.Lease(block, 0, 0)
+    assert [(type(report.exc_value), report.object) for report in reports] == [
+        (ZeroDivisionError, block)
+    ]
 
 
 @compiled

@@ -18,6 +18,7 @@ from asyncout.copy_path import CopyPath
 from asyncout.events import HybridWait, PooledWait, wait_until
 from asyncout.landing import SMALLEST_BLOCK, BlockPool, view_of
 from asyncout.prediction import RecentPast
+from asyncout.transfer import BatchedTransfer
 
 MS = 1e-3
 
@@ -55,6 +56,16 @@ def test_a_block_comes_back_when_its_last_view_is_gone_and_no_earlier(
     allocated = pool.num_bytes
     assert pool.lend(100).block.address == address
     assert pool.num_bytes == allocated
+
+
+def test_a_source_that_is_resized_on_the_way_leaves_the_landing_as_it_was(
+    pool: BlockPool, box: Box
+) -> None:
+    source = torch.arange(6).view(2, 3)
+    landing = BatchedTransfer(box.vm, box.main, box.copy, pinned=True).prepare([source])
+    source.resize_(1 << 20)
+    assert landing.part(0).shape == (2, 3)
+    assert landing.tensor(0).shape == (2, 3)
 
 
 def test_pinned_bytes_are_bounded_by_what_is_lent_at_once(pool: BlockPool) -> None:

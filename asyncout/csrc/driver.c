@@ -8,6 +8,30 @@ typedef int (*CopyToHost)(void *target, uint64_t source, size_t bytes, void *str
 typedef int (*CopyBatch)(uint64_t *targets, uint64_t *sources, size_t *sizes, size_t count,
                          void *attributes, size_t *starts, size_t number, void *stream);
 
+static PyObject *name_handle;
+
+int
+handle_of(PyObject *event, uint64_t *handle)
+{
+    PyObject *number = PyObject_GetAttr(event, name_handle);
+    if (number == NULL) {
+        return -1;
+    }
+    *handle = PyLong_AsUnsignedLongLong(number);
+    Py_DECREF(number);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Take what a function gave that was to raise an error; there is one afterwards, whatever it did. */
+static void
+expect_error(PyObject *outcome)
+{
+    if (outcome != NULL) {
+        Py_DECREF(outcome);
+        PyErr_SetString(PyExc_RuntimeError, "a driver call failed and nothing was raised");
+    }
+}
+
 /* --- single calls ------------------------------------------------------------------------ */
 
 /* One of the driver's functions that takes a handle. */
@@ -82,8 +106,6 @@ typedef struct {
     vectorcallfunc vectorcall;
 } Mark;
 
-static PyObject *name_handle;
-
 static PyObject *
 mark_call(PyObject *self, PyObject *const *arguments, size_t number, PyObject *keywords)
 {
@@ -92,21 +114,21 @@ mark_call(PyObject *self, PyObject *const *arguments, size_t number, PyObject *k
         PyErr_SetString(PyExc_TypeError, "a mark takes one event");
         return NULL;
     }
-    PyObject *handle = PyObject_GetAttr(arguments[0], name_handle);
-    if (handle == NULL) {
-        return NULL;
-    }
-    void *event = (void *)(uintptr_t)PyLong_AsUnsignedLongLong(handle), *stream = NULL;
-    Py_DECREF(handle);
-    if (PyErr_Occurred() ||
+    uint64_t event;
+    void *stream = NULL;
+    if (handle_of(arguments[0], &event) < 0 ||
         exchange->current_stream(mark->device_type, mark->device_index, &stream) != 0) {
         return NULL;
     }
     int result;
     Py_BEGIN_ALLOW_THREADS
-    result = mark->function(event, stream);
+    result = mark->function((void *)(uintptr_t)event, stream);
     Py_END_ALLOW_THREADS
-    return result == 0 ? Py_NewRef(Py_None) : PyObject_CallFunction(mark->fail, "i", result);
+    if (result != 0) {
+        expect_error(PyObject_CallFunction(mark->fail, "i", result));
+        return NULL;
+    }
+    Py_RETURN_NONE;
 }
 
 static PyObject *
@@ -156,6 +178,7 @@ static PyTypeObject mark_type = {
 
 /* --- a step's calls ---------------------------------------------------------------------- */
 
+/* Like all types here it is none of the collector's: `fail` must not lead back to it. */
 struct Lane {
     PyObject_HEAD
     RecordEvent record;
@@ -262,11 +285,7 @@ submit(Lane *lane, uint64_t *targets, uint64_t *sources, size_t *sizes, Py_ssize
     if (result == 0) {
         return 0;
     }
-    PyObject *outcome = PyObject_CallFunction(lane->fail, "ii", result, call);
-    Py_XDECREF(outcome);
-    if (outcome != NULL) {
-        PyErr_SetString(PyExc_RuntimeError, "a driver call failed and nothing was raised");
-    }
+    expect_error(PyObject_CallFunction(lane->fail, "ii", result, call));
     return -1;
 }
 

@@ -13,7 +13,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A method's function and flags: its arguments come as an array, which costs least. */
+#define FAST(function) (PyCFunction)(void (*)(void))function, METH_FASTCALL
+
 /* --- DLPack 1.x: the part of its binary interface that is used here ---------------------- */
+
+#define DLPACK_MAJOR 1
 
 enum { DL_CPU = 1 };
 enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BOOL = 6 };
@@ -44,6 +49,7 @@ typedef struct DLManaged {
     DLTensor tensor;
 } DLManaged;
 
+/* Its functions give 0, or -1 with an exception. They do not wait for any stream. */
 typedef struct {
     DLVersion version;
     void *previous;
@@ -87,6 +93,9 @@ typedef struct Lane Lane;
 /* The device type, in DLPack's numbers, of what a lane copies. */
 int device_type_of(const Lane *lane);
 int is_lane(PyObject *object);
+
+/* Read an event's handle; -1 with an exception. */
+int handle_of(PyObject *event, uint64_t *handle);
 
 /* Enqueue copies; `event` is 0 for none. -1 with an exception when a call fails. */
 int submit(Lane *lane, uint64_t *targets, uint64_t *sources, size_t *sizes, Py_ssize_t count,

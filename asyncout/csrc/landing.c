@@ -12,7 +12,7 @@ typedef struct {
     Py_ssize_t size;
 } Lease;
 
-static PyObject *name_home, *name_append, *name_handle;
+static PyObject *name_home, *name_append;
 
 static PyObject *
 lease_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
@@ -43,7 +43,7 @@ lease_dealloc(PyObject *self)
     PyObject *done = home == NULL ? NULL : PyObject_CallMethodOneArg(home, name_append,
                                                                      lease->block);
     if (done == NULL) {
-        PyErr_WriteUnraisable(self);
+        PyErr_WriteUnraisable(lease->block); /* the lease itself would be brought back to life */
     }
     Py_XDECREF(done);
     Py_XDECREF(home);
@@ -84,9 +84,22 @@ static PyTypeObject lease_type = {
     .tp_getset = lease_attributes,
 };
 
-/* --- a part of it, as the buffer protocol shows it --------------------------------------- */
+/* --- where one tensor lands -------------------------------------------------------------- */
 
-#define PART_DIMENSIONS 4
+/* Most dimensions of a tensor that is laid out here; any other goes to the twin in Python. */
+#define MOST_DIMENSIONS 4
+
+/* What was read of a tensor when it was laid out. It is not read again: its owner may resize or
+ * replace it while its copy is on the way, and then it says nothing about the bytes that arrive. */
+typedef struct {
+    uint64_t source;
+    size_t offset;
+    DLType type;
+    int32_t dimensions;
+    int64_t shape[MOST_DIMENSIONS];
+} Place;
+
+/* --- a part of it, as the buffer protocol shows it --------------------------------------- */
 
 typedef struct {
     PyObject_HEAD
@@ -95,7 +108,7 @@ typedef struct {
     char format[2];
     Py_ssize_t itemsize;
     int dimensions;
-    Py_ssize_t shape[PART_DIMENSIONS], strides[PART_DIMENSIONS];
+    Py_ssize_t shape[MOST_DIMENSIONS], strides[MOST_DIMENSIONS];
 } Part;
 
 static PyTypeObject part_type;
@@ -125,11 +138,11 @@ letter_of(DLType type)
 }
 
 static PyObject *
-new_part(PyObject *lease, char *address, const DLTensor *like)
+new_part(PyObject *lease, char *address, const Place *like)
 {
     char letter = letter_of(like->type);
-    if (letter == 0 || like->dimensions > PART_DIMENSIONS) {
-        PyErr_SetString(PyExc_TypeError, "no buffer of this dtype or of so many dimensions");
+    if (letter == 0) {
+        PyErr_SetString(PyExc_TypeError, "the buffer protocol has no such dtype");
         return NULL;
     }
     Part *part = PyObject_New(Part, &part_type);
@@ -179,6 +192,27 @@ part_buffer(PyObject *self, Py_buffer *view, int flags)
     return 0;
 }
 
+static PyObject *
+part_shape(PyObject *self, void *unused)
+{
+    Part *part = (Part *)self;
+    PyObject *shape = PyTuple_New(part->dimensions);
+    for (int d = 0; shape != NULL && d < part->dimensions; d++) {
+        PyObject *length = PyLong_FromSsize_t(part->shape[d]);
+        if (length == NULL) {
+            Py_CLEAR(shape);
+            break;
+        }
+        PyTuple_SET_ITEM(shape, d, length);
+    }
+    return shape;
+}
+
+static PyGetSetDef part_attributes[] = {
+    {"shape", part_shape, NULL, "As an array of it has.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyBufferProcs part_as_buffer = {.bf_getbuffer = part_buffer};
 
 static PyTypeObject part_type = {
@@ -189,6 +223,7 @@ static PyTypeObject part_type = {
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_dealloc = part_dealloc,
     .tp_as_buffer = &part_as_buffer,
+    .tp_getset = part_attributes,
 };
 
 /* --- a part of it, as a torch tensor ----------------------------------------------------- */
@@ -210,7 +245,7 @@ view_deleter(DLManaged *managed)
 }
 
 static PyObject *
-new_view(PyObject *lease, char *address, const DLTensor *like)
+new_view(PyObject *lease, char *address, const Place *like)
 {
     size_t dimensions = (size_t)like->dimensions;
     View *view = malloc(sizeof(View) + 2 * dimensions * sizeof(int64_t));
@@ -224,7 +259,7 @@ new_view(PyObject *lease, char *address, const DLTensor *like)
         step *= like->shape[d];
     }
     view->managed = (DLManaged){
-        .version = {1, 0},
+        .version = {DLPACK_MAJOR, 0},
         .context = Py_NewRef(lease),
         .deleter = view_deleter,
         .tensor = {
@@ -238,7 +273,9 @@ new_view(PyObject *lease, char *address, const DLTensor *like)
     };
     void *tensor = NULL;
     if (exchange->object_from_managed(&view->managed, &tensor) != 0) {
-        return NULL; /* it has taken the view over */
+        /* Whether torch has taken the view over, and will give it back, it does not tell. So the
+         * block may be lost, which is better than being lent twice. */
+        return NULL;
     }
     return tensor;
 }
@@ -249,7 +286,8 @@ typedef struct {
     PyObject_HEAD
     PyObject *lane, *sources, *lease;
     Py_ssize_t count;
-    size_t *offsets, *sizes;
+    Place *places;
+    size_t *sizes; /* as the driver takes them; one piece of memory with the places */
 } Landing;
 
 static PyTypeObject landing_type;
@@ -257,21 +295,26 @@ static PyTypeObject landing_type;
 /* Every result begins at a multiple of this; see ALIGNMENT in landing.py. */
 #define ALIGNMENT 64
 
-/* Lay tensors out; 0 where one is not on the lane's device, contiguous and of some bytes. */
-static int
-lay_out_plain(PyObject *sources, int device_type, size_t *offsets, size_t *sizes, size_t *end)
+/* Lay a tensor out behind `end` and give its bytes; 0 where it is not on the lane's device,
+ * contiguous and of few dimensions. */
+static size_t
+lay_out_plain(PyObject *source, int device_type, Place *place, size_t *end)
 {
-    *end = 0;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(sources); i++) {
-        DLTensor tensor;
-        if (!look_at(PyList_GET_ITEM(sources, i), &tensor) || tensor.device_type != device_type ||
-            !is_contiguous(&tensor) || (sizes[i] = bytes_of(&tensor)) == 0) {
-            return 0;
-        }
-        offsets[i] = *end;
-        *end += (sizes[i] + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    DLTensor tensor;
+    if (!look_at(source, &tensor) || tensor.device_type != device_type ||
+        tensor.dimensions > MOST_DIMENSIONS || !is_contiguous(&tensor)) {
+        return 0;
     }
-    return 1;
+    place->source = (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset;
+    place->offset = *end;
+    place->type = tensor.type;
+    place->dimensions = tensor.dimensions;
+    for (int32_t d = 0; d < tensor.dimensions; d++) {
+        place->shape[d] = tensor.shape[d];
+    }
+    size_t size = bytes_of(&tensor);
+    *end += (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    return size;
 }
 
 PyObject *
@@ -284,15 +327,19 @@ land(PyObject *module, PyObject *const *arguments, Py_ssize_t number)
     }
     PyObject *lane = arguments[0], *lend = arguments[1], *fallback = arguments[2];
     PyObject *sources = arguments[3];
+    int device_type = device_type_of((Lane *)lane);
     Py_ssize_t count = PyList_GET_SIZE(sources);
-    size_t *places = PyMem_New(size_t, 2 * count + 1), end = 0;
+    Place *places = PyMem_Malloc((size_t)count * (sizeof(Place) + sizeof(size_t)));
     if (places == NULL) {
         return PyErr_NoMemory();
     }
-    size_t *offsets = places, *sizes = places + count;
-    if (!lay_out_plain(sources, device_type_of((Lane *)lane), offsets, sizes, &end)) {
-        PyMem_Free(places);
-        return PyObject_CallOneArg(fallback, sources);
+    size_t *sizes = (size_t *)(places + count), end = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        sizes[i] = lay_out_plain(PyList_GET_ITEM(sources, i), device_type, &places[i], &end);
+        if (sizes[i] == 0) {
+            PyMem_Free(places);
+            return PyObject_CallOneArg(fallback, sources);
+        }
     }
     PyObject *bytes = PyLong_FromSize_t(end);
     PyObject *lease = bytes == NULL ? NULL : PyObject_CallOneArg(lend, bytes);
@@ -308,10 +355,10 @@ land(PyObject *module, PyObject *const *arguments, Py_ssize_t number)
         return NULL;
     }
     landing->lane = Py_NewRef(lane);
-    landing->sources = Py_NewRef(sources);
+    landing->sources = Py_NewRef(sources); /* kept alive for the copies; not looked at again */
     landing->lease = lease;
     landing->count = count;
-    landing->offsets = offsets;
+    landing->places = places;
     landing->sizes = sizes;
     return (PyObject *)landing;
 }
@@ -323,7 +370,7 @@ landing_dealloc(PyObject *self)
     Py_DECREF(landing->lane);
     Py_DECREF(landing->sources);
     Py_DECREF(landing->lease);
-    PyMem_Free(landing->offsets);
+    PyMem_Free(landing->places);
     PyObject_Free(self);
 }
 
@@ -335,38 +382,21 @@ landing_enqueue(PyObject *self, PyObject *const *arguments, Py_ssize_t number)
 {
     Landing *landing = (Landing *)self;
     uint64_t event = 0;
-    if (number > 0 && arguments[0] != Py_None) {
-        PyObject *handle = PyObject_GetAttr(arguments[0], name_handle);
-        if (handle == NULL) {
-            return NULL;
-        }
-        event = PyLong_AsUnsignedLongLong(handle);
-        Py_DECREF(handle);
-        if (PyErr_Occurred()) {
-            return NULL;
-        }
+    if (number > 0 && arguments[0] != Py_None && handle_of(arguments[0], &event) < 0) {
+        return NULL;
     }
     Py_ssize_t count = landing->count;
     uint64_t own[2 * STEP_COPIES], *targets = own;
-    if (count > STEP_COPIES && (targets = PyMem_New(uint64_t, 2 * count)) == NULL) {
+    if (count > STEP_COPIES && (targets = PyMem_New(uint64_t, 2 * (size_t)count)) == NULL) {
         return PyErr_NoMemory();
     }
     uint64_t *sources = targets + count;
     uint64_t base = (uint64_t)(uintptr_t)((Lease *)landing->lease)->address;
-    int failed = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
-        DLTensor tensor;
-        if (!look_at(PyList_GET_ITEM(landing->sources, i), &tensor)) {
-            PyErr_SetString(PyExc_RuntimeError, "a source has changed since it was laid out");
-            failed = -1;
-            break;
-        }
-        targets[i] = base + landing->offsets[i];
-        sources[i] = (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset;
+        targets[i] = base + landing->places[i].offset;
+        sources[i] = landing->places[i].source;
     }
-    if (!failed) {
-        failed = submit((Lane *)landing->lane, targets, sources, landing->sizes, count, event);
-    }
+    int failed = submit((Lane *)landing->lane, targets, sources, landing->sizes, count, event);
     if (targets != own) {
         PyMem_Free(targets);
     }
@@ -376,22 +406,17 @@ landing_enqueue(PyObject *self, PyObject *const *arguments, Py_ssize_t number)
     Py_RETURN_NONE;
 }
 
-typedef PyObject *(*MakeView)(PyObject *lease, char *address, const DLTensor *like);
+typedef PyObject *(*MakeView)(PyObject *lease, char *address, const Place *like);
 
 static PyObject *
-view_at(const Landing *landing, Py_ssize_t place, MakeView make)
+view_at(const Landing *landing, Py_ssize_t index, MakeView make)
 {
-    DLTensor like;
-    if (place < 0 || place >= landing->count) {
+    if (index < 0 || index >= landing->count) {
         PyErr_SetString(PyExc_IndexError, "a landing has no such place");
         return NULL;
     }
-    if (!look_at(PyList_GET_ITEM(landing->sources, place), &like)) {
-        PyErr_SetString(PyExc_RuntimeError, "a source has changed since it was laid out");
-        return NULL;
-    }
-    Lease *lease = (Lease *)landing->lease;
-    return make(landing->lease, lease->address + landing->offsets[place], &like);
+    const Place *place = &landing->places[index];
+    return make(landing->lease, ((Lease *)landing->lease)->address + place->offset, place);
 }
 
 static PyObject *
@@ -434,8 +459,6 @@ landing_tensors(PyObject *self, PyObject *const *arguments, Py_ssize_t number)
     return iterator;
 }
 
-#define FAST(function) (PyCFunction)(void (*)(void))function, METH_FASTCALL
-
 static PyMethodDef landing_methods[] = {
     {"enqueue", FAST(landing_enqueue), "Enqueue the copies, and an event behind them."},
     {"part", landing_part, METH_O, "Give what has arrived of one source, as a buffer."},
@@ -459,8 +482,7 @@ add_landing(PyObject *module)
 {
     name_home = PyUnicode_InternFromString("home");
     name_append = PyUnicode_InternFromString("append");
-    name_handle = PyUnicode_InternFromString("handle");
-    if (!name_home || !name_append || !name_handle) {
+    if (!name_home || !name_append) {
         return -1;
     }
     if (PyType_Ready(&part_type) < 0 || PyType_Ready(&landing_type) < 0) {

@@ -1,8 +1,6 @@
 /* The module asyncout._hot: what a step costs the host in Python it pays in cold code. */
 #include "hot.h"
 
-#define FAST(function) (PyCFunction)(void (*)(void))function, METH_FASTCALL
-
 static PyMethodDef methods[] = {
     {"new_rows", FAST(new_rows), "Make rows for token ids that have not arrived."},
     {"fill_rows", FAST(fill_rows), "Put token ids into rows, each cut to its count."},

@@ -10,6 +10,10 @@ typedef struct {
     int is_signed;
 } Ints;
 
+/* Integers that an int64_t holds, by the buffer protocol's letters. */
+#define SIGNED "bhilq"
+#define UNSIGNED "BHI"
+
 /* Open a buffer of integers; 0 and a clean slate when it is none, or has other dimensions. */
 static int
 open_ints(PyObject *object, int dimensions, Ints *ints)
@@ -20,8 +24,8 @@ open_ints(PyObject *object, int dimensions, Ints *ints)
     }
     const char *format = ints->buffer.format;
     if (ints->buffer.ndim == dimensions && format[0] && !format[1] &&
-        strchr("bhilqBHILQ", format[0])) {
-        ints->is_signed = strchr("bhilq", format[0]) != NULL;
+        strchr(SIGNED UNSIGNED, format[0])) {
+        ints->is_signed = strchr(SIGNED, format[0]) != NULL;
         return 1;
     }
     PyBuffer_Release(&ints->buffer);
@@ -80,7 +84,8 @@ new_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     return rows;
 }
 
-/* Put ids into the rows' items and cut each to its count; 0, or -1 with an exception. */
+/* Put ids into the rows' items and cut each to its count: 1, 0 at a count that no row holds, or -1
+ * with an exception. Each count is read once: whoever else has the array may write to it. */
 static int
 fill(PyObject *rows, const Ints *ids, const Ints *counts)
 {
@@ -88,7 +93,10 @@ fill(PyObject *rows, const Ints *ids, const Ints *counts)
     Py_ssize_t step = ids->buffer.strides[1];
     for (Py_ssize_t r = 0; r < requests; r++) {
         PyObject *row = PyList_GET_ITEM(rows, r);
-        Py_ssize_t count = (Py_ssize_t)int_of(counts, r);
+        int64_t count = int_of(counts, r);
+        if (count < 0 || count > width) {
+            return 0;
+        }
         const char *place = (const char *)ids->buffer.buf + r * ids->buffer.strides[0];
         for (Py_ssize_t w = 0; w < count; w++, place += step) {
             PyObject *value = PyLong_FromLongLong(int_at(ids, place));
@@ -96,25 +104,8 @@ fill(PyObject *rows, const Ints *ids, const Ints *counts)
                 return -1;
             }
         }
-        if (count < width && PyList_SetSlice(row, count, width, NULL) < 0) {
+        if (count < width && PyList_SetSlice(row, (Py_ssize_t)count, width, NULL) < 0) {
             return -1;
-        }
-    }
-    return 0;
-}
-
-/* Whether the counts are as many as the rows, and each row can hold its count. */
-static int
-counts_fit(const Ints *ids, const Ints *counts)
-{
-    Py_ssize_t requests = ids->buffer.shape[0], width = ids->buffer.shape[1];
-    if (counts->buffer.shape[0] != requests) {
-        return 0;
-    }
-    for (Py_ssize_t r = 0; r < requests; r++) {
-        int64_t count = int_of(counts, r);
-        if (count < 0 || count > width) {
-            return 0;
         }
     }
     return 1;
@@ -149,9 +140,8 @@ fill_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
     }
     int outcome = 0;
     if (open_ints(arguments[2], 1, &counts)) {
-        outcome = counts_fit(&ids, &counts) && rows_fit(arguments[0], &ids);
-        if (outcome) {
-            outcome = fill(arguments[0], &ids, &counts) < 0 ? -1 : 1;
+        if (counts.buffer.shape[0] == ids.buffer.shape[0] && rows_fit(arguments[0], &ids)) {
+            outcome = fill(arguments[0], &ids, &counts);
         }
         PyBuffer_Release(&counts.buffer);
     }
@@ -161,55 +151,121 @@ fill_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 
 /* --- sampling masks ---------------------------------------------------------------------- */
 
+/* Bits are read a word at a time, lowest byte first, as the masks have them. */
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the compiled loops read masks in words of a little-endian machine; others use Python's"
+#endif
+#define WORD_BITS 64
+
 typedef struct {
-    Ints ids, counts, sampled;
-    Py_buffer packed;
+    Ints ids, packed, counts, sampled;
     Py_ssize_t rows_per_request;
     int64_t vocabulary;
 } Masks;
 
-/* Write the set bits of a row, ascending; give how many there were, at most `most` written. */
-static int64_t
-unpack_row(const uint8_t *bytes, int64_t vocabulary, int32_t *target, int64_t most)
+/* Whether the shapes fit each other, and rows can be read as they lie in memory. */
+static int
+masks_fit(const Masks *masks)
 {
-    int64_t found = 0;
-    for (int64_t start = 0; start < vocabulary; start += 64) {
-        int64_t bits_left = vocabulary - start;
-        uint64_t word = 0;
-        memcpy(&word, bytes + start / 8, bits_left >= 64 ? 8 : (size_t)((bits_left + 7) / 8));
-        if (bits_left < 64) {
-            word &= (UINT64_C(1) << bits_left) - 1; /* the spare bits mean nothing */
+    const Py_buffer *ids = &masks->ids.buffer, *packed = &masks->packed.buffer;
+    Py_ssize_t rows;
+    if (__builtin_mul_overflow(masks->sampled.buffer.shape[0], masks->rows_per_request, &rows)) {
+        return 0;
+    }
+    return masks->counts.buffer.shape[0] == rows && ids->shape[0] == rows &&
+           packed->shape[0] == rows && packed->shape[1] * 8 >= masks->vocabulary &&
+           ids->itemsize == sizeof(int32_t) && ids->strides[1] == sizeof(int32_t) &&
+           packed->itemsize == 1 && packed->strides[1] == 1;
+}
+
+/* Find where each request's rows begin among those that count; 0 at a number that is out of range.
+ *
+ * The only place that reads the numbers of sampled tokens, each once: whoever else has the array
+ * may write to it, and what follows relies on them. */
+static int
+find_starts(const Masks *masks, Py_ssize_t *starts)
+{
+    starts[0] = 0;
+    for (Py_ssize_t r = 0; r < masks->sampled.buffer.shape[0]; r++) {
+        int64_t kept = int_of(&masks->sampled, r);
+        if (kept < 0 || kept > masks->rows_per_request) {
+            return 0;
         }
-        while (word) {
-            if (found < most) {
-                target[found] = (int32_t)(start + __builtin_ctzll(word));
+        starts[r + 1] = starts[r] + (Py_ssize_t)kept;
+    }
+    return 1;
+}
+
+/* Find where each row's tokens begin; 0 at a count that is out of range. Tells whether a row is
+ * longer than its list. Counts too are read here only. */
+static int
+find_offsets(const Masks *masks, const Py_ssize_t *starts, int64_t *offsets, int *is_wide)
+{
+    *is_wide = 0;
+    offsets[0] = 0;
+    for (Py_ssize_t r = 0; r < masks->sampled.buffer.shape[0]; r++) {
+        Py_ssize_t source = r * masks->rows_per_request;
+        for (Py_ssize_t row = starts[r]; row < starts[r + 1]; row++, source++) {
+            int64_t number = int_of(&masks->counts, source);
+            if (number < 0 || number > masks->vocabulary) {
+                return 0;
             }
-            found++;
-            word &= word - 1;
+            *is_wide |= number > masks->ids.buffer.shape[1];
+            offsets[row + 1] = offsets[row] + number;
+        }
+    }
+    return 1;
+}
+
+/* Write the set bits of a word, the lowest of which is token `start`; give how many are found then,
+ * of which at most `most` are written. */
+static inline int64_t
+unpack_word(uint64_t word, int64_t start, int32_t *target, int64_t found, int64_t most)
+{
+    for (; word; word &= word - 1, found++) {
+        if (found < most) {
+            target[found] = (int32_t)(start + __builtin_ctzll(word));
         }
     }
     return found;
 }
 
-/* Write offsets and token ids; 0 when a row's bits are not as many as its count. */
-static int
-write_masks(const Masks *masks, const int64_t *offsets, int32_t *tokens)
+/* Write the set bits of a row, ascending; give how many there were, at most `most` written. */
+static int64_t
+unpack_row(const uint8_t *bytes, int64_t vocabulary, int32_t *target, int64_t most)
 {
-    Py_ssize_t width = masks->ids.buffer.shape[1], row = 0;
+    int64_t found = 0, start = 0;
+    uint64_t word = 0;
+    for (; start + WORD_BITS <= vocabulary; start += WORD_BITS) {
+        memcpy(&word, bytes + start / 8, sizeof(word));
+        found = unpack_word(word, start, target, found, most);
+    }
+    int64_t bits_left = vocabulary - start;
+    if (bits_left > 0) {
+        word = 0;
+        memcpy(&word, bytes + start / 8, (size_t)((bits_left + 7) / 8));
+        word &= (UINT64_C(1) << bits_left) - 1; /* the spare bits mean nothing */
+        found = unpack_word(word, start, target, found, most);
+    }
+    return found;
+}
+
+/* Write token ids; 0 when a row's bits are not as many as its count. Needs no lock. */
+static int
+write_tokens(const Masks *masks, const Py_ssize_t *starts, const int64_t *offsets, int32_t *tokens)
+{
+    const Py_buffer *ids = &masks->ids.buffer, *packed = &masks->packed.buffer;
     for (Py_ssize_t r = 0; r < masks->sampled.buffer.shape[0]; r++) {
-        int64_t kept = int_of(&masks->sampled, r);
-        for (int64_t w = 0; w < kept; w++, row++) {
-            Py_ssize_t source = r * masks->rows_per_request + (Py_ssize_t)w;
+        Py_ssize_t source = r * masks->rows_per_request;
+        for (Py_ssize_t row = starts[r]; row < starts[r + 1]; row++, source++) {
             int64_t number = offsets[row + 1] - offsets[row];
             int32_t *target = tokens + offsets[row];
-            if (number <= width) {
-                const char *listed = (const char *)masks->ids.buffer.buf +
-                                     source * masks->ids.buffer.strides[0];
-                memcpy(target, listed, (size_t)number * sizeof(int32_t));
+            if (number <= ids->shape[1]) {
+                memcpy(target, (const char *)ids->buf + source * ids->strides[0],
+                       (size_t)number * sizeof(int32_t));
                 continue;
             }
-            const uint8_t *bytes =
-                (const uint8_t *)masks->packed.buf + source * masks->packed.strides[0];
+            const uint8_t *bytes = (const uint8_t *)packed->buf + source * packed->strides[0];
             if (unpack_row(bytes, masks->vocabulary, target, number) != number) {
                 return 0;
             }
@@ -219,80 +275,69 @@ write_masks(const Masks *masks, const int64_t *offsets, int32_t *tokens)
 }
 
 static PyObject *
-flat_masks(Masks *masks)
+list_of(const Py_ssize_t *numbers, Py_ssize_t count)
 {
-    Py_ssize_t requests = masks->sampled.buffer.shape[0], rows = 0;
-    Py_ssize_t all_rows = masks->counts.buffer.shape[0];
-    if (requests * masks->rows_per_request != all_rows ||
-        masks->ids.buffer.shape[0] != all_rows || masks->packed.shape[0] != all_rows ||
-        masks->packed.shape[1] * 8 < masks->vocabulary) {
-        Py_RETURN_NONE;
+    PyObject *list = PyList_New(count);
+    for (Py_ssize_t i = 0; list != NULL && i < count; i++) {
+        PyObject *number = PyLong_FromSsize_t(numbers[i]);
+        if (number == NULL) {
+            Py_CLEAR(list);
+            break;
+        }
+        PyList_SET_ITEM(list, i, number);
     }
-    PyObject *boundaries = PyList_New(requests + 1);
-    if (boundaries == NULL) {
+    return list;
+}
+
+/* Give token ids, offsets and boundaries; NULL without an exception for the twin in Python. */
+static PyObject *
+flat_masks(const Masks *masks)
+{
+    if (!masks_fit(masks)) {
         return NULL;
     }
-    for (Py_ssize_t r = 0; r <= requests; r++) {
-        PyObject *boundary = PyLong_FromSsize_t(rows);
-        if (boundary == NULL) {
-            Py_DECREF(boundaries);
-            return NULL;
-        }
-        PyList_SET_ITEM(boundaries, r, boundary);
-        int64_t kept = r < requests ? int_of(&masks->sampled, r) : 0;
-        if (kept < 0 || kept > masks->rows_per_request) {
-            Py_DECREF(boundaries);
-            Py_RETURN_NONE;
-        }
-        rows += (Py_ssize_t)kept;
+    Py_ssize_t requests = masks->sampled.buffer.shape[0];
+    PyObject *offsets = NULL, *tokens = NULL, *result = NULL;
+    Py_ssize_t *starts = PyMem_New(Py_ssize_t, (size_t)requests + 1);
+    if (starts == NULL) {
+        return PyErr_NoMemory();
     }
-    PyObject *offsets = PyByteArray_FromStringAndSize(NULL, (rows + 1) * sizeof(int64_t));
+    if (!find_starts(masks, starts)) {
+        goto done;
+    }
+    Py_ssize_t rows = starts[requests];
+    offsets = PyByteArray_FromStringAndSize(NULL, (rows + 1) * (Py_ssize_t)sizeof(int64_t));
     if (offsets == NULL) {
-        Py_DECREF(boundaries);
-        return NULL;
+        goto done;
     }
     int64_t *offset = (int64_t *)PyByteArray_AS_STRING(offsets);
-    int64_t total = 0;
-    int is_wide = 0;
-    Py_ssize_t row = 0;
-    for (Py_ssize_t r = 0; r < requests; r++) {
-        int64_t kept = int_of(&masks->sampled, r);
-        for (int64_t w = 0; w < kept; w++) {
-            int64_t number = int_of(&masks->counts, r * masks->rows_per_request + (Py_ssize_t)w);
-            if (number < 0 || number > masks->vocabulary) {
-                Py_DECREF(boundaries);
-                Py_DECREF(offsets);
-                Py_RETURN_NONE;
-            }
-            is_wide |= number > masks->ids.buffer.shape[1];
-            offset[row++] = total;
-            total += number;
-        }
+    int is_wide, is_right;
+    if (!find_offsets(masks, starts, offset, &is_wide)) {
+        goto done;
     }
-    offset[row] = total;
-    PyObject *tokens = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)(total * sizeof(int32_t)));
+    tokens = PyByteArray_FromStringAndSize(NULL, offset[rows] * (Py_ssize_t)sizeof(int32_t));
     if (tokens == NULL) {
-        Py_DECREF(boundaries);
-        Py_DECREF(offsets);
-        return NULL;
+        goto done;
     }
-    int32_t *target = (int32_t *)PyByteArray_AS_STRING(tokens);
-    int is_right;
+    int32_t *token = (int32_t *)PyByteArray_AS_STRING(tokens);
     if (is_wide) { /* long enough that other threads should run meanwhile */
         Py_BEGIN_ALLOW_THREADS
-        is_right = write_masks(masks, offset, target);
+        is_right = write_tokens(masks, starts, offset, token);
         Py_END_ALLOW_THREADS
     }
     else {
-        is_right = write_masks(masks, offset, target);
+        is_right = write_tokens(masks, starts, offset, token);
     }
-    if (!is_right) {
+    PyObject *boundaries = is_right ? list_of(starts, requests + 1) : NULL;
+    if (boundaries != NULL) {
+        result = PyTuple_Pack(3, tokens, offsets, boundaries);
         Py_DECREF(boundaries);
-        Py_DECREF(offsets);
-        Py_DECREF(tokens);
-        Py_RETURN_NONE;
     }
-    return Py_BuildValue("(NNN)", tokens, offsets, boundaries);
+done:
+    PyMem_Free(starts);
+    Py_XDECREF(offsets);
+    Py_XDECREF(tokens);
+    return result;
 }
 
 PyObject *
@@ -305,30 +350,21 @@ mask_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
         return NULL;
     }
     Masks masks;
-    masks.rows_per_request = PyLong_AsSsize_t(arguments[4]);
-    masks.vocabulary = PyLong_AsLongLong(arguments[5]);
+    masks.rows_per_request = PyNumber_AsSsize_t(arguments[4], PyExc_OverflowError);
+    masks.vocabulary = PyErr_Occurred() ? 0 : PyNumber_AsSsize_t(arguments[5], PyExc_OverflowError);
     if (PyErr_Occurred()) {
-        return NULL;
+        PyErr_Clear(); /* no number, or a huge one: the twin says what is wrong with it */
+        Py_RETURN_NONE;
     }
-    PyObject *result = NULL;
-    if (open_ints(arguments[0], 2, &masks.ids)) {
-        if (open_ints(arguments[2], 1, &masks.counts)) {
-            if (open_ints(arguments[3], 1, &masks.sampled)) {
-                Ints packed;
-                if (open_ints(arguments[1], 2, &packed)) {
-                    masks.packed = packed.buffer;
-                    /* Rows are read as they lie in memory. */
-                    if (masks.ids.buffer.itemsize == 4 && masks.ids.buffer.strides[1] == 4 &&
-                        packed.buffer.itemsize == 1 && packed.buffer.strides[1] == 1) {
-                        result = flat_masks(&masks);
-                    }
-                    PyBuffer_Release(&packed.buffer);
-                }
-                PyBuffer_Release(&masks.sampled.buffer);
-            }
-            PyBuffer_Release(&masks.counts.buffer);
-        }
-        PyBuffer_Release(&masks.ids.buffer);
+    Ints *const all[] = {&masks.ids, &masks.packed, &masks.counts, &masks.sampled};
+    const int dimensions[] = {2, 2, 1, 1};
+    size_t open = 0;
+    while (open < Py_ARRAY_LENGTH(all) && open_ints(arguments[open], dimensions[open], all[open])) {
+        open++;
+    }
+    PyObject *result = open == Py_ARRAY_LENGTH(all) ? flat_masks(&masks) : NULL;
+    while (open > 0) {
+        PyBuffer_Release(&all[--open]->buffer);
     }
     if (result == NULL && !PyErr_Occurred()) {
         Py_RETURN_NONE;

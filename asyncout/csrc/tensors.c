@@ -11,10 +11,11 @@ static void
 find_exchange(void)
 {
     exchange = NULL;
+    /* DLPack's names of the attribute and of what is in it. */
     PyObject *capsule = PyObject_GetAttrString(tensor_type, "__dlpack_c_exchange_api__");
     if (capsule != NULL) {
         const DLExchange *found = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
-        if (found != NULL && found->version.major == 1 && found->look != NULL &&
+        if (found != NULL && found->version.major == DLPACK_MAJOR && found->look != NULL &&
             found->object_from_managed != NULL) {
             exchange = found; /* it lives as long as the process */
         }
@@ -149,25 +150,36 @@ gather_part(PyObject *part, PyObject *found, int *is_on_host)
     return gather_from(part, found);
 }
 
+/* Raise what Python's loop over a dict raises when walking its parts changed it; 0 or -1. */
 static int
-gather_from(PyObject *value, PyObject *found)
+check_size(PyObject *dict, Py_ssize_t size)
 {
-    if (PyObject_TypeCheck(value, (PyTypeObject *)tensor_type)) {
-        return PyList_Append(found, value);
-    }
-    if (PyDict_Check(value)) {
-        PyObject *part;
-        Py_ssize_t position = 0;
-        while (PyDict_Next(value, &position, NULL, &part)) {
-            Py_INCREF(part);
-            int result = gather_from(part, found);
-            Py_DECREF(part);
-            if (result < 0) {
-                return -1;
-            }
-        }
+    if (PyDict_Size(dict) == size) {
         return 0;
     }
+    PyErr_SetString(PyExc_RuntimeError, "dictionary changed size during iteration");
+    return -1;
+}
+
+static int
+gather_from_dict(PyObject *value, PyObject *found)
+{
+    PyObject *part;
+    Py_ssize_t position = 0, size = PyDict_Size(value);
+    while (PyDict_Next(value, &position, NULL, &part)) {
+        Py_INCREF(part);
+        int result = gather_from(part, found);
+        Py_DECREF(part);
+        if (result < 0 || check_size(value, size) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int
+gather_from_record(PyObject *value, PyObject *found)
+{
     PyObject *names = fields_of(value);
     if (names == NULL) {
         return -1;
@@ -193,6 +205,24 @@ gather_from(PyObject *value, PyObject *found)
     if (result == 0 && is_on_host) {
         result = PyList_SetSlice(found, before, PyList_GET_SIZE(found), NULL);
     }
+    return result;
+}
+
+/* Said of a value that holds itself, as Python says it of the twins. */
+#define WHERE " while the tensors of a value were looked for"
+
+static int
+gather_from(PyObject *value, PyObject *found)
+{
+    if (PyObject_TypeCheck(value, (PyTypeObject *)tensor_type)) {
+        return PyList_Append(found, value);
+    }
+    if (Py_EnterRecursiveCall(WHERE)) {
+        return -1;
+    }
+    int result = PyDict_Check(value) ? gather_from_dict(value, found)
+                                     : gather_from_record(value, found);
+    Py_LeaveRecursiveCall();
     return result;
 }
 
@@ -255,24 +285,31 @@ next_of(PyObject *replacements)
     return item;
 }
 
+static PyObject *twin_of(PyObject *value, PyObject *replacements);
+
 static PyObject *
-twin_of(PyObject *value, PyObject *replacements)
+twin_of_dict(PyObject *value, PyObject *replacements)
 {
-    if (PyObject_TypeCheck(value, (PyTypeObject *)tensor_type)) {
-        return next_of(replacements);
-    }
-    if (PyDict_Check(value)) {
-        PyObject *twin = PyDict_New(), *key, *part;
-        Py_ssize_t position = 0;
-        while (twin != NULL && PyDict_Next(value, &position, &key, &part)) {
-            PyObject *other = twin_of(part, replacements);
-            if (other == NULL || PyDict_SetItem(twin, key, other) < 0) {
-                Py_CLEAR(twin);
-            }
-            Py_XDECREF(other);
+    PyObject *twin = PyDict_New(), *key, *part;
+    Py_ssize_t position = 0, size = PyDict_Size(value);
+    while (twin != NULL && PyDict_Next(value, &position, &key, &part)) {
+        /* Making a twin runs Python, and the dict is the caller's: both may go meanwhile. */
+        Py_INCREF(key);
+        Py_INCREF(part);
+        PyObject *other = twin_of(part, replacements);
+        if (other == NULL || PyDict_SetItem(twin, key, other) < 0 || check_size(value, size) < 0) {
+            Py_CLEAR(twin);
         }
-        return twin;
+        Py_XDECREF(other);
+        Py_DECREF(part);
+        Py_DECREF(key);
     }
+    return twin;
+}
+
+static PyObject *
+twin_of_record(PyObject *value, PyObject *replacements)
+{
     PyObject *names = fields_of(value);
     if (names == NULL) {
         return NULL;
@@ -301,6 +338,21 @@ twin_of(PyObject *value, PyObject *replacements)
     Py_DECREF(names);
     PyObject *twin = parts == NULL ? NULL : PyObject_CallObject((PyObject *)Py_TYPE(value), parts);
     Py_XDECREF(parts);
+    return twin;
+}
+
+static PyObject *
+twin_of(PyObject *value, PyObject *replacements)
+{
+    if (PyObject_TypeCheck(value, (PyTypeObject *)tensor_type)) {
+        return next_of(replacements);
+    }
+    if (Py_EnterRecursiveCall(WHERE)) {
+        return NULL;
+    }
+    PyObject *twin = PyDict_Check(value) ? twin_of_dict(value, replacements)
+                                         : twin_of_record(value, replacements);
+    Py_LeaveRecursiveCall();
     return twin;
 }
 

@@ -128,10 +128,18 @@ class SamplingMaskTensors:
     def _tolists_in_python(
         self, num_sampled: np.ndarray, all_counts: np.ndarray
     ) -> SamplingMaskLists:
-        self._check(num_sampled, all_counts)
+        if len(num_sampled) * self.rows_per_request != len(all_counts):
+            raise LengthMismatchError(
+                f"{len(all_counts)} mask rows for {len(num_sampled)} requests of "
+                f"{self.rows_per_request} rows each"
+            )
+        requests = np.arange(len(num_sampled))
+        _check_range("num_sampled of request", requests, num_sampled, self.rows_per_request)
         slots = np.arange(self.rows_per_request)
         kept = np.flatnonzero(slots[None, :] < num_sampled[:, None])
         counts = all_counts[kept].astype(np.int64)
+        # Of kept rows only: nobody need have written to the others.
+        _check_range("count of mask row", kept, counts, self.vocab_size)
         offsets = np.zeros(len(kept) + 1, np.int64)
         np.cumsum(counts, out=offsets[1:])
         token_ids = np.empty(offsets[-1], np.int32)
@@ -153,22 +161,6 @@ class SamplingMaskTensors:
             token_ids[belongs_to_wide] = self._unpack(kept[wide], counts[wide])
         boundaries = [0, *np.cumsum(num_sampled).tolist()]
         return SamplingMaskLists(token_ids, offsets, boundaries)
-
-    def _check(self, num_sampled: np.ndarray, counts: np.ndarray) -> None:
-        if len(num_sampled) * self.rows_per_request != len(counts):
-            raise LengthMismatchError(
-                f"{len(counts)} mask rows for {len(num_sampled)} requests of "
-                f"{self.rows_per_request} rows each"
-            )
-        for name, values, most in (
-            ("num_sampled of request", num_sampled, self.rows_per_request),
-            ("count of mask row", counts, self.vocab_size),
-        ):
-            wrong = np.flatnonzero((values < 0) | (values > most))
-            if len(wrong):
-                raise CountOutOfRangeError(
-                    f"{name} {wrong[0]} is {values[wrong[0]]}; must lie between 0 and {most}"
-                )
 
     def _unpack(self, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """Read the token ids of whole rows from their bits, ascending within a row."""
@@ -213,6 +205,15 @@ def flatten(
     return SamplingMaskLists(
         np.frombuffer(ids, np.int32), np.frombuffer(offsets, np.int64), boundaries
     )
+
+
+def _check_range(name: str, numbers: np.ndarray, values: np.ndarray, most: int) -> None:
+    """Refuse a value that is negative or above `most`, by its number."""
+    wrong = np.flatnonzero((values < 0) | (values > most))
+    if len(wrong):
+        raise CountOutOfRangeError(
+            f"{name} {numbers[wrong[0]]} is {values[wrong[0]]}; must lie between 0 and {most}"
+        )
 
 
 def _set_bits(packed: np.ndarray, vocab_size: int) -> tuple[np.ndarray, np.ndarray]:
