@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -273,7 +274,11 @@ def test_make_exits_with_the_gates_status(tmp_path: Path, status: int) -> None:
     makefile = (commands.PROJECT / "Makefile").read_text()
     recipe = makefile[makefile.index("gate: $(READY)") :].partition("\n\n")[0]
     (tmp_path / "Makefile").write_text(f"RUN := sh -c 'exit {status}'\n{recipe}\n")
-    done = subprocess.run(["make", "gate"], cwd=tmp_path, capture_output=True)
+
+    def heed_quit() -> None:
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # a shell's background job ignores it
+
+    done = subprocess.run(["make", "gate"], cwd=tmp_path, capture_output=True, preexec_fn=heed_quit)
     assert done.returncode == status
 
 
