@@ -21,6 +21,7 @@ import torch
 
 from asyncout import hot
 from asyncout.errors import PolicyError, TimingError
+from asyncout.lifetime import when_gone
 from asyncout.runtime import HostBlock, Submit
 
 #: The driver, which torch's CUDA builds load too.
@@ -202,12 +203,11 @@ class DriverEvent:
         Notes of whoever records it.
     """
 
-    __slots__ = ("_context", "_driver", "_has_timing", "handle", "recorded_at", "spins")
+    __slots__ = ("_context", "_driver", "_has_timing", "_life", "handle", "recorded_at", "spins")
 
     def __init__(self, device: int, blocking: bool, timing: bool = False) -> None:
         self._driver = driver()
         self._has_timing = timing
-        self.handle = 0
         self._context = self._driver.context_of(device)
         flags = EVENT_BLOCKING_SYNC if blocking else 0
         if not timing:
@@ -223,6 +223,7 @@ class DriverEvent:
                 self._driver.context_set_current(before)
         self._driver.check(made, "cuEventCreate")
         self.handle = handle.value or 0
+        self._life = when_gone(self._driver.event_destroy, self.handle)
 
     def record(self, stream: Any = None) -> None:
         """Mark the end of the work now in `stream` (default: the current one)."""
@@ -282,10 +283,6 @@ class DriverEvent:
     def _enter_context(self) -> None:
         # The event's own: any other call would make a context on device 0 (vllm issue 37449).
         self._driver.check(self._driver.context_set_current(self._context), "cuCtxSetCurrent")
-
-    def __del__(self) -> None:
-        if self.handle:
-            self._driver.event_destroy(self.handle)
 
 
 def recorder(device: int) -> Callable[[DriverEvent], None]:

@@ -31,13 +31,18 @@ def keep_until(event: Event, objects: Any, recycle: Callable[[Event], None]) -> 
 
 
 def release_passed() -> None:
-    """Let go of what is kept behind events that have passed. Never waits."""
+    """Let go of what is kept behind events that have passed. Never waits, never raises."""
     if not kept or not _releasing.acquire(blocking=False):
         return
     try:
         for _ in range(len(kept)):
             event, objects, recycle = kept.popleft()
-            if event.query():
+            try:
+                has_passed = event.query()
+            except Exception:  # a lost device: its error is that of whoever waits for it
+                keep_forever((event, objects))
+                continue
+            if has_passed:
                 recycle(event)
             else:
                 kept.append((event, objects, recycle))

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from asyncout import hot
+from asyncout.lifetime import when_gone
 from asyncout.runtime import Runtime
 
 #: Every result begins at a multiple of this: a cache line, and more than any dtype needs.
@@ -58,17 +59,15 @@ class Lease(np.ndarray):
     make another lease, which lends nothing. The compiled one is a buffer and no array.
     """
 
-    block: Block | None = None
-
-    def __del__(self) -> None:
-        if self.block is not None:
-            self.block.home.append(self.block)
+    block: Block
+    _life: np.ndarray
 
 
 def lease_in_python(block: Block) -> Lease:
     """Lend a block that nobody has."""
     lease: Lease = _new_array(Lease, block.shape, np.uint8, block.buffer)
     lease.block = block
+    lease._life = when_gone(block.home.append, block)
     return lease
 
 

@@ -67,4 +67,8 @@ class DecodeLoad:
         torch.cuda.synchronize()
         with torch.cuda.graph(graph):
             self()
-        return graph.replay
+
+        def replay(_kept: DecodeLoad = self) -> None:  # a graph keeps none of what it works on
+            graph.replay()
+
+        return replay

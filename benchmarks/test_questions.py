@@ -55,14 +55,12 @@ OWN_METRICS: dict[str, dict[str, str]] = {
         **dict.fromkeys(names.BURSTS_QUICK, waits.BURST),
     },
     "keeping": {names.SMALL_SOURCES: keeping.HOST, names.FULL_MEMORY: keeping.STEP},
-    # Step timing stands for both of its workload's own.
     "library": {
-        name: library.TIMING
-        if name == names.ONE_STEP
-        else library.LATENCY
-        if name in names.LATENCY_STEPS
-        else library.ENQUEUE
-        for name in library.QUICK_NAMES
+        **dict.fromkeys(names.OUTPUTS_QUICK, library.ENQUEUE),
+        **dict.fromkeys(names.LATENCY_STEPS_QUICK, library.LATENCY),
+        names.DEVICE_OUTPUTS[0]: library.ON_DEVICE,
+        **dict.fromkeys(names.BEHIND, library.HELD),
+        names.ONE_STEP: library.TIMING,  # which stands for both of its workload's own
     },
 }
 

@@ -180,7 +180,13 @@ def record_measured(workload: str) -> dict[str, Any]:
     step, load = WORKLOADS[workload].build(device), DecodeLoad(COMPUTE_S)
     marker = ProfilerRanges()
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-    with library_ranges(marker), torch.profiler.profile(activities=activities) as profiler:
+    with (
+        library_ranges(marker),
+        torch.profiler.profile(
+            activities=activities,
+            acc_events=True,  # torch warns of what only matters to several cycles
+        ) as profiler,
+    ):
         for label, policy in POLICIES.items():
             # Inside the profile: its own first events are slow.
             for _ in range(WARM_UP_STEPS // STEPS + 1):

@@ -13,7 +13,15 @@ import pytest
 import torch
 from steps import Box
 
-from asyncout import AsyncPoolingOutput, CopyPolicy, PolicyError, TimingError, landing
+from asyncout import (
+    AsyncPoolingOutput,
+    CopyPolicy,
+    PolicyError,
+    TimingError,
+    hot,
+    inflight,
+    landing,
+)
 from asyncout.copy_path import CopyPath
 from asyncout.events import HybridWait, PooledWait, wait_until
 from asyncout.landing import SMALLEST_BLOCK, BlockPool, view_of
@@ -37,7 +45,11 @@ def pool(box: Box) -> BlockPool:
 
 
 @pytest.mark.parametrize("lease_is", ["as it is here", "in Python"])
-@pytest.mark.guards("asyncout/landing.py", "self.block.home.append(self.block)", only="in Python")
+@pytest.mark.guards(
+    "asyncout/landing.py",
+    "lease._life = when_gone(block.home.append, block)",
+    only="in Python",
+)
 def test_a_block_comes_back_when_its_last_view_is_gone_and_no_earlier(
     pool: BlockPool, lease_is: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +226,31 @@ def test_values_are_right_and_events_few_while_the_hybrid_wait_learns(box: Box) 
         events.add(id(output._event))
         assert output.get_output().sampled_token_ids == [[step]]
     assert len(events) == 2  # one to sleep on, one to spin on
+
+
+@pytest.mark.parametrize("lease_is", ["as it is here", "in Python"])
+def test_an_unread_output_in_a_cycle_keeps_its_block_and_sources_until_its_copy_is_done(
+    box: Box, lease_is: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The collector finalizes all of a cycle, also what the output's own finalizer keeps."""
+    if lease_is == "in Python":
+        monkeypatch.setattr(landing, "new_lease", landing.lease_in_python)
+        monkeypatch.setattr(hot, "COMPILED", None)
+    box = Box()  # whose paths use this kind of lease
+    gc.collect()
+    first = box.output([[41], [42]], policy=CopyPolicy(wait="spin"))
+    address = first._landing()._lease.block.address
+    first.itself = first
+    kept = inflight.kept_count()
+    del first
+    gc.collect()
+    assert inflight.kept_count() == kept + 1
+    (_, (_, remains, _), _) = inflight.kept[-1]
+    second = box.output([[1]], policy=CopyPolicy(wait="spin"))
+    assert second._landing()._lease.block.address != address
+    assert second.get_output().sampled_token_ids == [[1]]
+    box.vm.synchronize()
+    assert remains.part(0).tolist() == [[41], [42]]
 
 
 # --- the hybrid wait --------------------------------------------------------------------------

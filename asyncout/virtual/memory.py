@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from asyncout.lifetime import when_gone
 from asyncout.virtual.order import Uses
 from asyncout.virtual.poison import POISON_BYTE
 
@@ -147,7 +148,7 @@ class DeviceMemory:
         Names of its views in the program, by shape, stride, offset and dtype.
     """
 
-    __slots__ = ("__weakref__", "index", "name", "users", "uses", "views")
+    __slots__ = ("_life", "index", "name", "users", "uses", "views")
 
     def __init__(self, index: int, name: str, freed: Callable[[Any, Any, Any], None]) -> None:
         self.index = index
@@ -155,5 +156,4 @@ class DeviceMemory:
         self.users: list[Any] = []
         self.uses = Uses()
         self.views: dict[Any, str] = {}
-        # At the interpreter's end nobody reads it any more.
-        weakref.finalize(self, freed, self.users, self.uses, self.views).atexit = False
+        self._life = when_gone(freed, self.users, self.uses, self.views)
