@@ -64,7 +64,7 @@ test-python: $(READY)
 	  tests/test_step_timing.py tests/test_worker.py $(ARGS)
 
 test-gpu: $(READY)
-	ASYNCOUT_REQUIRE_GPU=1 $(RUN) -m pytest -m gpu $(ARGS)
+	ASYNCOUT_REQUIRE_GPU=1 ASYNCOUT_BENCH_MODE=smoke $(RUN) -m pytest -m gpu $(ARGS)
 
 guards: $(READY)
 	$(RUN) -m tests.mutate

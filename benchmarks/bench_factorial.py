@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 from benchmarks import names, suite
+from benchmarks.runner import mode
+
+#: Blocks that this run has results of: asv takes a process for each.
+BLOCKS = names.BLOCKS if os.environ.get(mode.VARIABLE) == "nightly" else names.BLOCKS_FULL
 
 #: Each level against its factor's first, and the default against the original's preset.
 COMPARISONS = [
@@ -41,7 +46,7 @@ class PolicyStepTime(_Question4):
     """Step time at a level of one axis, averaged over the levels of the others."""
 
     metric = "step time by policy"
-    params = (names.BLOCKS, COMPARISONS)
+    params = (BLOCKS, COMPARISONS)
 
 
 class PolicyStepTimeModelled(PolicyStepTime):
@@ -54,13 +59,7 @@ class EachPolicy(_Question4):
     """Step time of each policy in a block: which one is best there."""
 
     metric = "step time of each policy"
-    params = (names.BLOCKS, EACH)
-
-
-class EachPolicyModelled(EachPolicy):
-    """The same on the virtual device."""
-
-    modelled = True
+    params = (BLOCKS, EACH)
 
 
 class PolicyInteraction(_Question4):
@@ -68,10 +67,4 @@ class PolicyInteraction(_Question4):
 
     metric = "interaction on step time"
     unit = "ratio"
-    params = (names.BLOCKS, INTERACTIONS)
-
-
-class PolicyInteractionModelled(PolicyInteraction):
-    """The same on the virtual device."""
-
-    modelled = True
+    params = (BLOCKS, INTERACTIONS)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import itertools
 
+from benchmarks.effects import balanced_part
+
 #: Question 1: small, middling and large outputs.
 STREAMS = (
     "decode R=1 K=0",
@@ -95,6 +97,16 @@ def block_parts(name: str) -> tuple[str, str, str]:
 #: Question 4: every block.
 BLOCKS = tuple(
     block(*parts) for parts in itertools.product(FACTORIAL_WORKLOADS, LOOPS, STEP_LENGTHS)
+)
+
+#: Question 4: the blocks of the full mode, in which each level comes as often as others; how
+#: many, and the seed of their choice.
+PART, SEED = 24, 20_251_201
+BLOCKS_FULL = tuple(
+    block(*cell)
+    for cell in balanced_part(
+        {"workload": FACTORIAL_WORKLOADS, "loop": LOOPS, "length": tuple(STEP_LENGTHS)}, PART, SEED
+    )
 )
 BLOCKS_QUICK = (
     block("decode R=256 K=20", "pipelined", "2 ms"),

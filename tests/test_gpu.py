@@ -277,3 +277,20 @@ def test_pinned_memory_stays_bounded(device: BenchDevice) -> None:
     for _ in range(2000):
         small_output(device, 1).get_output()
     assert torch.cuda.host_memory_stats()["num_host_alloc"] == before
+
+
+def test_an_unread_output_in_a_cycle_keeps_its_event_until_its_copy_is_done(
+    device: BenchDevice,
+) -> None:
+    gc.collect()
+    device.synchronize()
+    device.busy(20e-3)
+    output = small_output(device, 1)
+    output.itself = output
+    del output
+    gc.collect()
+    event, _, _ = inflight.kept[-1]
+    assert not event.query()
+    device.synchronize()
+    assert event.query()
+    assert small_output(device, 2).get_output().sampled_token_ids

@@ -152,7 +152,7 @@ def test_a_block_knows_what_pays_there(full_rows) -> None:
 
 
 def test_the_blocks_of_the_full_mode_have_every_level_as_often_as_others() -> None:
-    assert len(factorial.NAMES) == factorial.PART
+    assert len(factorial.NAMES) == names.PART
     assert set(factorial.NAMES) <= set(factorial.NIGHTLY_NAMES)
     for place, levels in ((1, names.LOOPS), (2, tuple(names.STEP_LENGTHS))):
         counts = [

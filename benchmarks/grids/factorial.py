@@ -16,7 +16,6 @@ import numpy as np
 from asyncout import DEFAULT, ORIGINAL, CopyPolicy
 from benchmarks import loops, names
 from benchmarks.devices import BenchDevice
-from benchmarks.effects import balanced_part
 from benchmarks.grids.plans import Cell, Samples, row
 from benchmarks.suite import Row
 from benchmarks.workloads import WORKLOADS
@@ -29,9 +28,6 @@ INTERACTION = "interaction on step time"
 
 FAST, BASELINE = "default", "original"
 
-#: Blocks of the full mode, and the seed of their choice.
-PART, SEED = 24, 20_251_201
-
 #: A sample lasts about so long; its loop has the steps that take this, but at least a few.
 SAMPLE_S = 20e-3
 LEAST_STEPS = 3
@@ -39,13 +35,7 @@ LEAST_STEPS = 3
 #: Steps of a sample at most: with very short ones the host's time is what is measured.
 MOST_STEPS = 20
 
-_DESIGN = {
-    "workload": names.FACTORIAL_WORKLOADS,
-    "loop": names.LOOPS,
-    "length": tuple(names.STEP_LENGTHS),
-}
-
-NAMES = tuple(names.block(*cell) for cell in balanced_part(_DESIGN, PART, SEED))
+NAMES = names.BLOCKS_FULL
 NIGHTLY_NAMES = names.BLOCKS
 QUICK_NAMES = names.BLOCKS_QUICK
 
