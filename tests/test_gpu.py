@@ -32,6 +32,9 @@ every_policy = pytest.mark.parametrize("policy", ALL_POLICIES, ids=policy_name)
 #: Kernels that a test's copies wait behind: far longer than any call should take.
 BEHIND_S = 50e-3
 
+#: The same for a whole garbage collection with all that tests have imported.
+BEHIND_COLLECTION_S = 2.0
+
 
 @pytest.fixture(scope="module")
 def device() -> BenchDevice:
@@ -284,7 +287,7 @@ def test_an_unread_output_in_a_cycle_keeps_its_event_until_its_copy_is_done(
 ) -> None:
     gc.collect()
     device.synchronize()
-    device.busy(20e-3)
+    device.busy(BEHIND_COLLECTION_S)
     output = small_output(device, 1)
     output.itself = output
     del output

@@ -75,6 +75,11 @@ def test_a_full_memory_has_room_for_kept_references_and_no_more() -> None:
         seconds, most = keeping.step_time(device, grid.LARGE, is_recorded=False, behind=1)
         assert seconds > 0
         assert 2 * size <= most <= grid.ROOM * size
+        # What was recorded before must not be counted as in use now.
+        _, recorded = keeping.step_time(device, grid.LARGE, is_recorded=True, behind=1)
+        _, again = keeping.step_time(device, grid.LARGE, is_recorded=False, behind=1)
+        assert again == most
+        assert size <= recorded <= grid.ROOM * size
         with pytest.raises(torch.cuda.OutOfMemoryError):
             grid.LARGE.__class__(grid.ROOM + 1, size).make()
     assert len(keeping.Sources(grid.ROOM + 1, size).make()) == grid.ROOM + 1
