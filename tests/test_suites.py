@@ -168,14 +168,15 @@ def test_the_night_measures_every_block(monkeypatch: pytest.MonkeyPatch) -> None
     assert plans._names(waits) == waits.NAMES
 
 
-def test_an_offload_in_the_same_direction_is_in_the_way_and_chunks_help(full_rows) -> None:
+def test_an_offload_in_the_same_direction_is_in_the_way_and_chunks_are_no_help(full_rows) -> None:
     def effect(comparison: str) -> float:
         name = names.OFFLOADS[0]
         return ratio(full_rows[contention][(contention.READY, name, comparison)])
 
     assert effect("same direction / alone") > 100
     assert effect("other direction / alone") < 1.5
-    assert effect("same direction, chunked / same direction") < 0.5
+    # As on the H200: the engine stays with the stream of the chunks.
+    assert 1 < effect("same direction, chunked / same direction") < 1.2
 
 
 # --- workloads and the original ---------------------------------------------------------------

@@ -509,17 +509,23 @@ def test_an_engine_serves_in_the_order_of_becoming_ready(
     assert order == ["long0", "short", "long1", "long2", "long3"]
 
 
-def test_a_copy_engine_serves_in_the_order_of_becoming_ready(vm: VirtualMachine) -> None:
+@pytest.mark.parametrize("pauses", [False, True])
+def test_a_copy_engine_stays_with_a_stream_while_that_has_more_for_it(
+    vm: VirtualMachine, pauses: bool
+) -> None:
     backlog, other = vm.stream(), vm.stream()
     big, small = vm.empty((5_520_000,), torch.uint8), vm.tensor([1])
     vm.set_stream(backlog)
-    held = [big.to("cpu", non_blocking=True) for _ in range(3)]
+    held = [big.to("cpu", non_blocking=True)]
+    if pauses:
+        vm.busy(MS / 1000, backlog)
+    held += [big.to("cpu", non_blocking=True) for _ in range(2)]
     vm.busy(MS / 20, other)  # ready in the middle of the first copy
     vm.set_stream(other)
     held.append(small.to("cpu", non_blocking=True))
     vm.synchronize()
     sizes = [r.num_bytes for r in vm.history if r.op == "d2h"]
-    assert sizes == [big.nbytes, small.nbytes, big.nbytes, big.nbytes]
+    assert sizes.index(small.nbytes) == (1 if pauses else 3)
 
 
 def test_of_what_became_ready_together_an_engine_serves_the_first_enqueued(
@@ -533,6 +539,20 @@ def test_of_what_became_ready_together_an_engine_serves_the_first_enqueued(
         vm.kernel(MS, others[index], name=str(index))
     vm.synchronize()
     assert [r.name for r in vm.history if r.op == "kernel"] == ["busy", "2", "0", "1"]
+
+
+@pytest.mark.parametrize("holds", [False, True])
+def test_a_batch_into_pageable_memory_holds_the_host_where_the_profile_says_so(holds: bool) -> None:
+    vm = VirtualMachine(VirtualMachine().profile.replace(pageable_batch_holds=holds))
+    stream, source = vm.stream(), vm.tensor([7, 8])
+    memory = vm.empty_host((64,), torch.uint8, False)
+    vm.busy(MS, stream)
+    vm.copy_into_block(stream, [source], [0], memory)
+    assert (vm.now >= MS) == holds
+    arrived = memory[:16].view(torch.int64)
+    assert (arrived.tolist() == [7, 8]) == holds
+    vm.synchronize()
+    assert arrived.tolist() == [7, 8]
 
 
 def test_pageable_memory_holds_the_host_and_pinned_does_not(vm: VirtualMachine) -> None:

@@ -35,8 +35,9 @@ def write(path: Path, **changes: Any) -> Path:
         ({"machine": 3}, "machine is 3; give a text"),
         ({"call_copy_s": None}, r"missing fields \['call_copy_s'\]"),
         ({"coffee": 1}, r"unknown fields \['coffee'\]"),
-        ({"format": 2}, "no cost profile of format 1"),
-        ({"format": None}, "no cost profile of format 1"),
+        ({"format": 1}, "no cost profile of format 2"),
+        ({"format": None}, "no cost profile of format 2"),
+        ({"pageable_batch_holds": 0}, "give true or false"),
     ],
 )
 def test_a_wrong_value_is_refused_by_file_and_field(tmp_path: Path, changes, message) -> None:

@@ -42,5 +42,6 @@ def fit_profile(speeds: Speeds, base: CostProfile, machine: str, source: str) ->
         block_cpu_s=max(0.0, block.cpu_s - speeds.calls["query"]),
         spin_wake_s=max(0.0, spin.late_s),
         sleep_late_s=max(0.0, speeds.sleep_late_s),
+        pageable_batch_holds=speeds.pageable_batch_holds,
         **found,
     )

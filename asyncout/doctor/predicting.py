@@ -64,6 +64,8 @@ class Model:
     def __init__(
         self, profile: CostProfile, num_bytes: int, tensors: int, copies_hold: bool = False
     ) -> None:
+        if copies_hold:
+            profile = profile.replace(pageable_batch_holds=True)
         self._machine = VirtualMachine(profile, pinned_available=not copies_hold)
         self._machine.moves_up_to = 0  # only times matter: no bytes are moved
         self._main, self._copy = self._machine.stream(), self._machine.stream()

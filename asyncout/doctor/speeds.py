@@ -6,6 +6,7 @@ comparisons. The suites under ``benchmarks/`` are the measurement.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,7 @@ import torch
 
 from asyncout.doctor.box import Box
 from asyncout.events import waiter_for
+from asyncout.landing import Block
 from asyncout.policy import AXES, CopyPolicy
 
 #: Bytes of one copy: from one that is all latency to one that is all bandwidth.
@@ -87,6 +89,8 @@ class Speeds:
         By value of ``CopyPolicy.wait``.
     sleep_late_s : float
         How much longer than asked the host sleeps.
+    pageable_batch_holds : bool
+        Whether the batched call into pageable memory returns only when its copies are done.
     calls : dict of str to float
         Host time of one call of each kind, in a thread that has slept.
     """
@@ -98,6 +102,7 @@ class Speeds:
     kernels: Points
     waits: dict[str, WaitCost]
     sleep_late_s: float
+    pageable_batch_holds: bool
     calls: dict[str, float]
 
 
@@ -119,6 +124,7 @@ def measure_speeds(box: Box, copies_hold: bool) -> Speeds:
         kernels=_kernels(box),
         waits={wait: _wait_cost(box, wait) for wait in AXES["wait"]},
         sleep_late_s=_repeat(partial(_oversleep, box)),
+        pageable_batch_holds=_batch_holds(box),
         calls=_calls(box, copies_hold),
     )
 
@@ -177,6 +183,22 @@ def _call_time(box: Box, call: Callable[[], Any]) -> float:
     begin = box.runtime.clock()
     call()
     return box.runtime.clock() - begin
+
+
+def _batch_holds(box: Box) -> bool:
+    """Enqueue a batch into pageable memory behind kernels: do they still run when it returns?"""
+    source = box.memory(SMALL_BYTES)
+    block = Block(box.runtime.empty_host((SMALL_BYTES,), torch.uint8, False), deque())
+    submit = box.runtime.submitter(box.main, box.copy)
+    kernels_done, arrived = box.runtime.new_event(), box.runtime.new_pooled_event(box.main.device)
+    for _ in range(WARMUP_RUNS + 1):  # the last one counts
+        box.synchronize()
+        box.busy(BACKLOG_S)
+        kernels_done.record(box.main)
+        submit([source], [SMALL_BYTES], [0], block, arrived)
+        held = kernels_done.query()
+        box.synchronize()
+    return held
 
 
 # --- waits ---------------------------------------------------------------------------------

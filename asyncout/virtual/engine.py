@@ -1,10 +1,11 @@
 """Discrete-event simulation of a device: queues, engines, and the order in which work runs.
 
 An operation waits for its turn in its stream, for the operations it depends on, and
-for its engine, which serves operations in the order in which they became ready. The
-simulation only moves when somebody asks for it, up to a time or until an operation is
-done. What an operation does to memory happens later still: when the host has seen its
-end, or the end of something that is ordered behind it.
+for its engine, which serves operations in the order in which they became ready; a copy
+engine stays with a stream while that has more for it. The simulation only moves when
+somebody asks for it, up to a time or until an operation is done. What an operation does
+to memory happens later still: when the host has seen its end, or the end of something
+that is ordered behind it.
 """
 
 from __future__ import annotations
@@ -43,12 +44,28 @@ class Record(NamedTuple):
 
 
 class Engine:
-    """Something that does one operation at a time: the kernels' processors, or a copy engine."""
+    """Something that does one operation at a time: the kernels' processors, or a copy engine.
 
-    def __init__(self, name: str) -> None:
+    Parameters
+    ----------
+    name : str
+    stays : bool
+        Whether it goes on with the stream that it serves while an operation of that is
+        ready, before those of others. Copy engines do: on an H200 a small copy behind a
+        large one in chunks is as late as behind the whole
+        (``results/h200-pcie5-vm16/part-a7a5f6bc.txt``, question 6).
+    """
+
+    def __init__(self, name: str, stays: bool = False) -> None:
         self.name = name
         self.free_at = 0.0
         self.running: Op | None = None
+        self.serves: Queue | None = None
+        self._stays = stays
+
+    def prefers(self, queue: Queue) -> bool:
+        """Whether an operation of this queue goes before those that became ready earlier."""
+        return self._stays and self.serves is queue
 
 
 class Queue:
@@ -186,7 +203,7 @@ class Simulation:
 
     def _step(self, limit: float | None) -> bool:
         """Start or end the one operation that is next in time; False when there is none."""
-        begin: tuple[float, float, int] | None = None
+        begin: tuple[float, bool, float, int] | None = None
         for candidate in self._startable():
             op = candidate.waiting[0]
             if op.engine is not None and op.engine.running is not None:
@@ -194,7 +211,8 @@ class Simulation:
             ready = _ready(candidate, op)
             # Whoever has been ready for longest goes first, and of those who became ready
             # together the one that the host enqueued first.
-            order = (_start(op, ready), ready, op.sequence)
+            goes_on = op.engine is not None and op.engine.prefers(candidate)
+            order = (_start(op, ready), not goes_on, ready, op.sequence)
             if begin is None or order < begin:
                 begin, queue = order, candidate
         if self._ending and (begin is None or self._ending[0][0] <= begin[0]):
@@ -214,6 +232,7 @@ class Simulation:
         queue.running = op
         if op.engine is not None:
             op.engine.running = op
+            op.engine.serves = queue
         heapq.heappush(self._ending, (op.end, op.sequence, op, queue))
 
     def _finish(self, op: Op, queue: Queue) -> None:

@@ -33,8 +33,8 @@ class _Device:
 
     def __init__(self, index: int) -> None:
         self.compute = Engine(f"compute{index}")
-        self.to_host = Engine(f"d2h{index}")
-        self.to_device = Engine(f"h2d{index}")
+        self.to_host = Engine(f"d2h{index}", stays=True)
+        self.to_device = Engine(f"h2d{index}", stays=True)
 
 
 class VirtualSubmit:
@@ -603,7 +603,7 @@ class VirtualMachine:
             op = self._copy_down(stream, "batch", pairs, pinned)
             for source, move in zip(tensors, op.moves, strict=True):
                 _use(op, move, source, writes=False)
-            if not pinned:
+            if not pinned and self.profile.pageable_batch_holds:
                 self._hold(op)
 
     def copy_to_device(

@@ -12,7 +12,7 @@ from typing import Any
 from asyncout.errors import ProfileError
 
 #: Version of the file format; a file of another one is refused, not guessed at.
-FORMAT = 1
+FORMAT = 2
 
 _SHIPPED = Path(__file__).parent / "profiles"
 
@@ -20,6 +20,7 @@ _SHIPPED = Path(__file__).parent / "profiles"
 DEFAULT_PROFILE = "h200-pcie5-vm16"
 
 _TEXTS = ("machine", "source")
+_FLAGS = ("pageable_batch_holds",)
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,9 @@ class CostProfile:
         How late a spinning thread notices.
     sleep_late_s : float
         How much longer than asked the host sleeps.
+    pageable_batch_holds : bool
+        Whether the batched call into pageable memory returns only when its copies are done,
+        as a pageable copy of its own does.
     call_copy_s, call_kernel_s, call_host_allocation_s, call_new_event_s : float
     call_record_s, call_wait_event_s, call_set_stream_s, call_query_s : float
         Host time of one call of each kind.
@@ -62,6 +66,7 @@ class CostProfile:
     block_cpu_s: float
     spin_wake_s: float
     sleep_late_s: float
+    pageable_batch_holds: bool
     call_copy_s: float
     call_kernel_s: float
     call_host_allocation_s: float
@@ -77,6 +82,12 @@ class CostProfile:
             if field.name in _TEXTS:
                 if not isinstance(value, str):
                     raise ProfileError(f"profile field {field.name} is {value!r}; give a text")
+                continue
+            if field.name in _FLAGS:
+                if not isinstance(value, bool):
+                    raise ProfileError(
+                        f"profile field {field.name} is {value!r}; give true or false"
+                    )
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise ProfileError(f"profile field {field.name} is {value!r}; give a number")
