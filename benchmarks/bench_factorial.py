@@ -8,8 +8,10 @@ import os
 from benchmarks import names, suite
 from benchmarks.runner import mode
 
-#: Blocks that this run has results of: asv takes a process for each.
-BLOCKS = names.BLOCKS if os.environ.get(mode.VARIABLE) == "nightly" else names.BLOCKS_FULL
+#: Blocks that a run has results of, by its mode: asv starts a process for each cell. What a
+#: smoke run measures is not saved.
+_BLOCKS = {"nightly": names.BLOCKS, "smoke": names.BLOCKS_QUICK}
+BLOCKS = _BLOCKS.get(os.environ.get(mode.VARIABLE, ""), names.BLOCKS_FULL)
 
 #: Each level against its factor's first, and the default against the original's preset.
 COMPARISONS = [
