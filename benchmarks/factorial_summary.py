@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from statistics import geometric_mean
 
 from benchmarks.measure import FASTER, SLOWER
 from benchmarks.results import Gain
@@ -86,7 +87,7 @@ def _effects(gains: list[Gain]) -> list[tuple[str, ...]]:
         sorted(gains, key=lambda gain: order.index(effect(gain))), key=effect
     ):
         blocks = sorted(some, key=_ratio)
-        mean = math.exp(sum(math.log(_ratio(gain)) for gain in blocks) / len(blocks))
+        mean = geometric_mean(map(_ratio, blocks))
         verdicts = [gain.verdict for gain in blocks]
         rows.append(
             (
@@ -121,8 +122,8 @@ def _best(gains: list[Gain]) -> list[tuple[str, ...]]:
             (
                 block,
                 best.arm,
-                _figures(best),
-                _figures(default),
+                best.figures,
+                default.figures,
                 "yes" if default.low <= best.high else "no",
             )
         )
@@ -131,7 +132,3 @@ def _best(gains: list[Gain]) -> list[tuple[str, ...]]:
 
 def _ratio(gain: Gain) -> float:
     return math.inf if gain.ratio is None else gain.ratio
-
-
-def _figures(gain: Gain) -> str:
-    return f"{gain.ratio:.3g} [{gain.low:.3g}, {gain.high:.3g}]"

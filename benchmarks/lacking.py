@@ -10,12 +10,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 
 from benchmarks.runner import progress
+from benchmarks.runner.commands import PROJECT
 from benchmarks.runner.repository import Repository
-
-PROJECT = Path(__file__).resolve().parent.parent
 
 #: What a missing name, function or argument raises.
 LACKING = (ImportError, AttributeError, TypeError, NotImplementedError)

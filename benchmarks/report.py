@@ -164,9 +164,6 @@ def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> lis
 
 
 def _cells(gain: Gain) -> tuple[str, ...]:
-    ratio = "–"
-    if gain.ratio is not None:
-        ratio = f"{gain.ratio:.3g} [{gain.low:.3g}, {gain.high:.3g}]"
     return (
         gain.metric,
         gain.workload,
@@ -174,7 +171,7 @@ def _cells(gain: Gain) -> tuple[str, ...]:
         human(gain.arm_value, gain.unit),
         gain.baseline,
         human(gain.baseline_value, gain.unit),
-        ratio,
+        gain.figures,
         "" if gain.bound is None else f"{gain.bound:.3g}",
         gain.verdict,
     )

@@ -72,6 +72,13 @@ class Gain:
     arm_interval: tuple[float, float] | None = None
     baseline_interval: tuple[float, float] | None = None
 
+    @property
+    def figures(self) -> str:
+        """Write the ratio with its interval; a dash where there is none."""
+        if self.ratio is None:
+            return "–"
+        return f"{self.ratio:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
 
 @dataclass(frozen=True)
 class Dates:

@@ -89,9 +89,9 @@ def _row(gain: Gain, has_bound: bool, benchmarks: Container[str]) -> Markup:
 
 def _ratio(gain: Gain) -> Markup:
     if gain.ratio is None or gain.low is None or gain.high is None:
-        return join(["–"])
-    figures = f"{gain.ratio:.3g} [{gain.low:.3g}, {gain.high:.3g}]"
-    return join([bar(gain.ratio, gain.low, gain.high), tag("span", figures, class_="figures")])
+        return join([gain.figures])
+    shown = bar(gain.ratio, gain.low, gain.high)
+    return join([shown, tag("span", gain.figures, class_="figures")])
 
 
 def _ratio_cell(gain: Gain | None) -> Markup:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import geometric_mean
 from typing import Any
 
 from asyncout.doctor.workloads import SHAPES
@@ -125,10 +126,7 @@ def _middle(gains: Sequence[Gain]) -> float:
 
 
 def _message(panels: Sequence[Sequence[Gain]]) -> str:
-    means = [
-        1 - math.exp(sum(math.log(gain.ratio or math.inf) for gain in some) / len(some))
-        for some in panels
-    ]
+    means = [1 - geometric_mean(gain.ratio or math.inf for gain in some) for some in panels]
     listed = ", ".join(
         f"{title[0].lower()}{title[1:]} {rows.percent(mean)}"
         for (title, _, _), mean in zip(PANELS, means, strict=True)
