@@ -86,7 +86,8 @@ class AsyncOutput(PendingOutput):
     keeps what it copies, also when it is itself dropped unread. Work on the main
     stream that *overwrites* them in place, such as the replay of a CUDA graph with
     static outputs, must be ordered behind the copies: call
-    :meth:`make_stream_wait` before it.
+    :meth:`make_stream_wait` before it; also before a tensor is resized in place, as
+    that frees the memory which is being copied.
     """
 
     def __init__(

@@ -39,6 +39,8 @@ _NUMPY_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float16: np.dtype(np.float16),
     torch.float32: np.dtype(np.float32),
     torch.float64: np.dtype(np.float64),
+    torch.complex64: np.dtype(np.complex64),
+    torch.complex128: np.dtype(np.complex128),
 }
 #: For a dtype that NumPy lacks, one of its size.
 _OF_SIZE: dict[int, np.dtype[Any]] = {
@@ -137,6 +139,11 @@ class BlockPool:
         return new_lease(block)
 
 
+def _is_plain(source: torch.Tensor) -> bool:
+    # Torch conjugates and negates lazily: such a tensor's memory holds other values.
+    return source.is_contiguous() and not (source.is_cpu or source.is_conj() or source.is_neg())
+
+
 def lay_out(
     sources: Sequence[torch.Tensor], alignment: int
 ) -> tuple[list[int], list[int], int, bool]:
@@ -155,7 +162,8 @@ def lay_out(
     end : int
         Bytes of all places.
     are_plain : bool
-        Whether a copy engine can read every one: on the device, contiguous, not empty.
+        Whether a copy engine can read every one as it is: on the device, contiguous, not
+        empty, and not to be conjugated or negated by whoever reads it.
     """
     sizes: list[int] = []
     offsets: list[int] = []
@@ -165,7 +173,7 @@ def lay_out(
         sizes.append(size)
         offsets.append(end)
         end += (size + alignment - 1) & -alignment
-        are_plain = are_plain and size > 0 and source.is_contiguous() and not source.is_cpu
+        are_plain = are_plain and size > 0 and _is_plain(source)
     return sizes, offsets, end, are_plain
 
 

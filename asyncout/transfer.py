@@ -139,7 +139,7 @@ class _BlockLanding:
         self._on_host: dict[int, torch.Tensor] | None = None
         self._sizes, self._offsets, end, are_plain = lay_out(sources, ALIGNMENT)
         if not are_plain:
-            sources = [source.contiguous() for source in sources]
+            sources = [s.resolve_conj().resolve_neg().contiguous() for s in sources]
             self._on_host = {}
         self._sources = sources
         # Read now: the caller may resize a source while its copy is on the way.

@@ -225,14 +225,17 @@ def test_the_generic_stream_class_is_accepted(device: BenchDevice) -> None:
     assert torch.cuda.current_stream() == device.main
 
 
-def test_a_strided_source_and_a_bfloat16_one_arrive(device: BenchDevice) -> None:
+def test_what_no_copy_engine_can_read_as_it_is_arrives(device: BenchDevice) -> None:
     from asyncout import AsyncPoolingOutput
 
     host = torch.arange(12.0).view(3, 4)
+    turned = torch.tensor([1 + 2j, 3 - 4j])  # torch conjugates and negates lazily
     for source, expected in (
         (host.cuda().t(), host.t()),
         (host.to(torch.bfloat16).cuda(), host.to(torch.bfloat16)),
         (torch.empty((2, 0), device="cuda"), torch.empty((2, 0))),
+        (turned.cuda().conj(), turned.conj().resolve_conj()),
+        (turned[:1].cuda().conj().imag, turned[:1].conj().imag.resolve_neg()),
     ):
         rows = len(expected)
         runner = ModelRunnerOutput(req_ids=[str(i) for i in range(rows)], req_id_to_index={})

@@ -518,8 +518,10 @@ def test_a_call_that_fails_is_named_and_nothing_follows_it(
         torch.nn.Parameter(torch.ones(2)),
         torch.ones(1, 2, 1, 2, 1),
         "no tensor",
+        torch.ones(2, dtype=torch.complex64).conj(),
+        torch.ones(1, dtype=torch.complex64).conj().imag,
     ],
-    ids=["strided", "empty", "subclass", "five dimensions", "no tensor"],
+    ids=["strided", "empty", "subclass", "five dimensions", "no tensor", "lazy conj", "lazy neg"],
 )
 def test_what_is_not_plain_goes_to_the_twin_in_python(
     driver: FakeDriver, pool: BlockPool, unusual: Any
@@ -540,6 +542,7 @@ def test_what_is_not_plain_goes_to_the_twin_in_python(
         torch.tensor(True),
         torch.tensor([0.5, -2], dtype=torch.bfloat16),
         torch.arange(24, dtype=torch.float64).view(1, 2, 3, 4),
+        torch.arange(1.0),
         torch.tensor([1, 2**63 - 1]),
         torch.arange(4, dtype=torch.uint8).view(4, 1)[:, 0],
     ],

@@ -24,7 +24,7 @@ from asyncout import (
 )
 from asyncout.copy_path import CopyPath
 from asyncout.events import HybridWait, PooledWait, wait_until
-from asyncout.landing import SMALLEST_BLOCK, BlockPool, view_of
+from asyncout.landing import ALIGNMENT, SMALLEST_BLOCK, BlockPool, lay_out, view_of
 from asyncout.prediction import RecentPast
 from asyncout.transfer import BatchedTransfer
 
@@ -90,7 +90,16 @@ def test_pinned_bytes_are_bounded_by_what_is_lent_at_once(pool: BlockPool) -> No
 
 
 @pytest.mark.parametrize(
-    "dtype", [torch.bool, torch.uint8, torch.int16, torch.bfloat16, torch.float64, torch.uint16]
+    "dtype",
+    [
+        torch.bool,
+        torch.uint8,
+        torch.int16,
+        torch.bfloat16,
+        torch.float64,
+        torch.uint16,
+        torch.complex128,
+    ],
 )
 def test_views_have_the_shape_and_dtype_of_their_source(
     pool: BlockPool, dtype: torch.dtype
@@ -99,6 +108,25 @@ def test_views_have_the_shape_and_dtype_of_their_source(
     view = view_of(pool.lend(1000), 128, like)
     assert view.shape == like.shape
     assert view.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+@pytest.mark.guards(
+    "asyncout/transfer.py",
+    "sources = [s.resolve_conj().resolve_neg().contiguous() for s in sources]",
+)
+def test_what_torch_conjugates_lazily_lands_conjugated(box: Box, dtype: torch.dtype) -> None:
+    on_device = torch.empty(1, dtype=dtype, device="meta")
+    are_plain = [lay_out([x], ALIGNMENT)[3] for x in (on_device, on_device.conj())]
+    assert are_plain == [True, False]
+    assert not lay_out([on_device.conj().imag], ALIGNMENT)[3]
+    turned = torch.tensor([1 + 2j], dtype=dtype)
+    landing = BatchedTransfer(box.vm, box.main, box.copy, pinned=True).prepare(
+        [turned.conj(), turned.conj().imag]
+    )
+    landing.enqueue()
+    assert landing.part(0).tolist() == [1 - 2j]
+    assert landing.part(1).tolist() == [-2]
 
 
 @pytest.mark.guards("asyncout/transfer.py", "self._lease = pool.lend(end)")

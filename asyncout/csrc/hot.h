@@ -21,7 +21,7 @@
 #define DLPACK_MAJOR 1
 
 enum { DL_CPU = 1 };
-enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BOOL = 6 };
+enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_COMPLEX = 5, DL_BOOL = 6 };
 
 typedef struct {
     uint32_t major, minor;
@@ -72,6 +72,10 @@ int look_at(PyObject *object, DLTensor *tensor);
 size_t bytes_of(const DLTensor *tensor);
 
 int is_contiguous(const DLTensor *tensor);
+
+/* Whether a tensor's memory holds its values: 0 where torch may still have to conjugate or
+ * negate them, which looking does not tell. */
+int holds_its_values(PyObject *object, const DLTensor *tensor);
 
 int add_tensors(PyObject *module);
 PyObject *learn_types(PyObject *module, PyObject *arguments);

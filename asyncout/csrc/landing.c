@@ -296,13 +296,14 @@ static PyTypeObject landing_type;
 #define ALIGNMENT 64
 
 /* Lay a tensor out behind `end` and give its bytes; 0 where it is not on the lane's device,
- * contiguous and of few dimensions. */
+ * contiguous, of few dimensions, or its memory does not hold its values. */
 static size_t
 lay_out_plain(PyObject *source, int device_type, Place *place, size_t *end)
 {
     DLTensor tensor;
     if (!look_at(source, &tensor) || tensor.device_type != device_type ||
-        tensor.dimensions > MOST_DIMENSIONS || !is_contiguous(&tensor)) {
+        tensor.dimensions > MOST_DIMENSIONS || !is_contiguous(&tensor) ||
+        !holds_its_values(source, &tensor)) {
         return 0;
     }
     place->source = (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset;

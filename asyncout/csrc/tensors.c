@@ -2,7 +2,7 @@
 #include "hot.h"
 
 static PyObject *tensor_type, *fields_of_type, *record_fields, *device_only;
-static PyObject *name_is_cpu;
+static PyObject *name_is_cpu, *name_is_neg;
 
 const DLExchange *exchange;
 
@@ -62,6 +62,23 @@ is_contiguous(const DLTensor *tensor)
         step *= tensor->shape[d];
     }
     return 1;
+}
+
+int
+holds_its_values(PyObject *object, const DLTensor *tensor)
+{
+    if (tensor->type.code == DL_COMPLEX) {
+        return 0;
+    }
+    if (tensor->type.code != DL_FLOAT) {
+        return 1; /* an imaginary part is negated lazily, and always a float */
+    }
+    PyObject *is_neg = PyObject_CallMethodNoArgs(object, name_is_neg);
+    if (is_neg == NULL) {
+        PyErr_Clear();
+    }
+    Py_XDECREF(is_neg);
+    return is_neg == Py_False;
 }
 
 PyObject *
@@ -422,5 +439,6 @@ int
 add_tensors(PyObject *module)
 {
     name_is_cpu = PyUnicode_InternFromString("is_cpu");
-    return name_is_cpu == NULL ? -1 : 0;
+    name_is_neg = PyUnicode_InternFromString("is_neg");
+    return name_is_cpu == NULL || name_is_neg == NULL ? -1 : 0;
 }
