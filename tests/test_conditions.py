@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks.clocks import judge_clocks
+from benchmarks.clocks import judge_clocks, share_at_power_limit
 from benchmarks.conditions import (
     ATTEMPTS,
     MIN_JUDGED,
@@ -66,17 +66,27 @@ def test_an_idle_gpu_or_one_that_says_nothing_is_not_throttled() -> None:
 
 def test_the_recorded_facts_of_the_committed_results_are_calm() -> None:
     for path in RESULTS.glob("*/facts-*.jsonl"):
-        before, after = (json.loads(line) for line in path.read_text().splitlines())
-        assert not judge_clocks(before, after).discard
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for before, after in zip(lines[::2], lines[1::2], strict=True):
+            assert (before["when"], after["when"]) == ("before", "after")
+            assert not judge_clocks(before, after).discard
 
 
 def test_throttling_that_is_over_when_the_run_ends_is_seen_in_the_counters() -> None:
     before = {**CALM, "clock_counters": "sw_thermal_slowdown=5000000 sync_boost=0"}
     after = {**CALM, "clock_counters": "sw_thermal_slowdown=7000000 sync_boost=90000000"}
-    judged = judge_clocks(before, after, seconds=100)
+    judged = judge_clocks(before, {**after, "seconds": "100"})
     assert judged.reasons == ("the GPU was held back for 2% of the run (sw_thermal_slowdown)",)
-    assert not judge_clocks(before, after, seconds=1000).discard
+    assert not judge_clocks(before, {**after, "seconds": "1000"}).discard
     assert not judge_clocks(before, after).discard  # shares need to know of how long
+
+
+def test_a_load_that_draws_all_the_power_it_may_is_noted_and_not_discarded() -> None:
+    before = {**CALM, "clock_counters": "sw_power_cap=1000000"}
+    after = {**CALM, "clock_counters": "sw_power_cap=12000000", "seconds": "100"}
+    assert not judge_clocks(before, after).discard
+    assert share_at_power_limit(before, after) == pytest.approx(0.11)
+    assert share_at_power_limit(before, {**after, "seconds": "0"}) == 0
 
 
 def test_counters_are_read_where_the_driver_has_them() -> None:
@@ -261,3 +271,17 @@ def test_a_run_of_a_gpu_that_was_held_back_says_so(tmp_path, monkeypatch, capsys
     assert (said in capsys.readouterr().out) == held
     written = (tmp_path / "results" / "box" / "facts-cccccccc.jsonl").read_text().splitlines()
     assert [json.loads(line)["when"] for line in written] == ["before", "after"]
+
+
+def test_the_facts_of_a_run_of_some_benchmarks_are_added_to_those_that_are_there(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(driver.machine, "register", lambda fields: None)
+    monkeypatch.setattr(driver.facts, "collect", lambda: CALM)
+    monkeypatch.setattr(driver, "run_module", lambda arguments, variables: 0)
+    monkeypatch.setattr(driver, "PROJECT", tmp_path)
+    path = tmp_path / "results" / "box" / "facts-cccccccc.jsonl"
+    for arguments, lines in (((), 2), (("--bench", "x"), 4), (("-b", "x"), 6), ((), 2)):
+        plan = driver.Plan("box", "quick", pages=False, asv_arguments=arguments)
+        assert driver.run(plan, CALM, SimpleNamespace(head="c" * 40)) == 0
+        assert len(path.read_text().splitlines()) == lines

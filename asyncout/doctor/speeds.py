@@ -47,6 +47,10 @@ COPIES_IN_A_ROW = 8
 #: Bytes of the copy and the host allocation whose calls are timed.
 SMALL_BYTES = 4 << 10
 
+#: Copies of a batch: a decode step's with logprobs. One or two would be calls of their own.
+BATCH_COPIES = 6
+_BATCH_BYTES = BATCH_COPIES * SMALL_BYTES
+
 #: How long the sleeps are whose lateness is measured, seconds.
 SLEEP_S = 1e-3
 
@@ -187,15 +191,16 @@ def _call_time(box: Box, call: Callable[[], Any]) -> float:
 
 def _batch_holds(box: Box) -> bool:
     """Enqueue a batch into pageable memory behind kernels: do they still run when it returns?"""
-    source = box.memory(SMALL_BYTES)
-    block = Block(box.runtime.empty_host((SMALL_BYTES,), torch.uint8, False), deque())
+    sources = [box.memory(SMALL_BYTES) for _ in range(BATCH_COPIES)]
+    sizes, offsets = [SMALL_BYTES] * BATCH_COPIES, list(range(0, _BATCH_BYTES, SMALL_BYTES))
+    block = Block(box.runtime.empty_host((_BATCH_BYTES,), torch.uint8, False), deque())
     submit = box.runtime.submitter(box.main, box.copy)
     kernels_done, arrived = box.runtime.new_event(), box.runtime.new_pooled_event(box.main.device)
     for _ in range(WARMUP_RUNS + 1):  # the last one counts
         box.synchronize()
         box.busy(BACKLOG_S)
         kernels_done.record(box.main)
-        submit([source], [SMALL_BYTES], [0], block, arrived)
+        submit(sources, sizes, offsets, block, arrived)
         held = kernels_done.query()
         box.synchronize()
     return held

@@ -70,7 +70,8 @@ def read(folder: Path, commit: str) -> Machine:
         ``machine.json`` or the facts are cut or no table of texts.
     """
     fields = _texts(folder / "machine.json", _content(folder / "machine.json"))
-    before, after = _records(folder / f"facts-{commit[:8]}.jsonl")
+    runs = _runs(folder / f"facts-{commit[:8]}.jsonl")
+    before, after = runs[-1]
     known = {key: value for key, value in fields.items() if value}
     merged = _with_link({**known, **before, **after})
     shown = {
@@ -79,7 +80,10 @@ def read(folder: Path, commit: str) -> Machine:
         if key in merged
     }
     device = merged.get("cuda_device") or merged.get("gpu") or Machine.device
-    return Machine(folder.name, shown, device, clocks.judge_clocks(before, after).reasons)
+    if share := max(clocks.share_at_power_limit(*run) for run in runs):
+        shown["at its power limit"] = f"{share:.0%} of the run"
+    warnings = [reason for run in runs for reason in clocks.judge_clocks(*run).reasons]
+    return Machine(folder.name, shown, device, tuple(dict.fromkeys(warnings)))
 
 
 def _value(key: str, before: dict[str, str], after: dict[str, str], value: str) -> str:
@@ -99,13 +103,20 @@ def _with_link(facts: dict[str, str]) -> dict[str, str]:
     return {**facts, "link": f"PCIe {generation} × {(width or '?').rstrip('x')}{at}"}
 
 
-def _records(path: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Read what the machine was before and after; empty where nobody noted it."""
-    if not path.exists():
-        return {}, {}
-    records = [_texts(path, line) for line in _content(path).splitlines() if line.strip()]
-    by_time = {record.pop("when", ""): record for record in records}
-    return by_time.get("before", {}), by_time.get("after", {})
+def _runs(path: Path) -> list[tuple[dict[str, str], dict[str, str]]]:
+    """Read what the machine was before and after each run that the commit's rows are of.
+
+    At least one: empty where nobody noted it.
+    """
+    runs: list[tuple[dict[str, str], dict[str, str]]] = []
+    for line in _content(path).splitlines() if path.exists() else ():
+        if line.strip():
+            record = _texts(path, line)
+            if record.pop("when", "") == "after" and runs:
+                runs[-1] = (runs[-1][0], record)
+            else:
+                runs.append((record, {}))
+    return runs or [({}, {})]
 
 
 def _content(path: Path) -> str:

@@ -84,11 +84,13 @@ def run(plan: Plan, before: Facts, repository: Repository) -> int:
     measured = _measure(plan)
     if measured not in (0, BENCHMARK_FAILED):
         return measured
-    after = facts.collect()
-    _record_facts(plan.machine, repository.head, before, after)
-    judged = clocks.judge_clocks(before, after, time.monotonic() - began)
+    after = {**facts.collect(), "seconds": f"{time.monotonic() - began:.0f}"}
+    _record_facts(plan, repository.head, before, after)
+    judged = clocks.judge_clocks(before, after)
     if judged.discard:
         print(f"\nwarning: measure again; these results are {judged}", flush=True)
+    if share := clocks.share_at_power_limit(before, after):
+        print(f"\nnote: the GPU drew all the power it may for {share:.0%} of the run", flush=True)
     statuses = [measured]
     if plan.pages:
         statuses.append(run_module(["benchmarks.pages", "build"], {}))
@@ -105,13 +107,16 @@ def _measure(plan: Plan) -> int:
         return run_module(arguments, {mode.VARIABLE: plan.mode, progress.VARIABLE: path})
 
 
-def _record_facts(name: str, commit: str, before: Facts, after: Facts) -> None:
+def _record_facts(plan: Plan, commit: str, before: Facts, after: Facts) -> None:
     """Write what the machine was before and after, beside the results."""
     # asv reads every *.json in this folder as results.
-    path = PROJECT / "results" / name / f"facts-{commit[:8]}.jsonl"
+    path = PROJECT / "results" / plan.machine / f"facts-{commit[:8]}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     records = ({"when": "before", **before}, {"when": "after", **after})
-    path.write_text("".join(json.dumps(record, sort_keys=True) + "\n" for record in records))
+    # asv adds the rows of some benchmarks to those that are there; a whole run replaces them.
+    of_some = not {"--bench", "-b"}.isdisjoint(plan.asv_arguments)
+    with path.open("a" if of_some else "w") as file:
+        file.writelines(json.dumps(record, sort_keys=True) + "\n" for record in records)
 
 
 def _introduce(plan: Plan, found: Facts, repository: Repository) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 
-from asyncout.doctor.facts.reading import Facts, output_of, without_blanks
+from asyncout.doctor.facts.reading import NO_REASON, Facts, output_of, without_blanks
 
 #: Fact → where the XML has it; the first path that exists counts, as names differ
 #: between drivers.
@@ -62,7 +62,7 @@ def parse_nvidia_smi(xml: str) -> Facts:
         reasons = gpu.find(path)
         if reasons is not None:
             active = (reason.tag for reason in reasons if (reason.text or "").strip() == "Active")
-            found["clock_reasons"] = " ".join(sorted(active))
+            found["clock_reasons"] = " ".join(sorted(active)) or NO_REASON
             break
     found["clock_counters"] = _counters(gpu)
     return without_blanks(found)

@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from asyncout.doctor.facts.reading import Facts, without_blanks
+from asyncout.doctor.facts.reading import NO_REASON, Facts, without_blanks
 
 #: Bits of NVML's clock event reasons, with the names that ``nvidia-smi`` gives them.
 REASONS = {
@@ -70,7 +70,8 @@ def _reasons(nvml: Any, handle: Any) -> str:
     if current is None:  # before driver 535
         current = nvml.nvmlDeviceGetCurrentClocksThrottleReasons
     bits = current(handle)
-    return " ".join(sorted(f"clocks_event_reason_{n}" for bit, n in REASONS.items() if bits & bit))
+    active = sorted(f"clocks_event_reason_{name}" for bit, name in REASONS.items() if bits & bit)
+    return " ".join(active) or NO_REASON
 
 
 def _confidential(nvml: Any, _handle: Any) -> str:

@@ -9,6 +9,9 @@ from pathlib import Path
 #: Name of a fact → its text; facts that are not known are absent.
 Facts = dict[str, str]
 
+#: What stands where a list of reasons is known to be empty, which a blank would not say.
+NO_REASON = "none"
+
 #: Seconds after which a program that should answer at once counts as absent.
 PATIENCE_S = 60
 
