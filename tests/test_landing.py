@@ -111,10 +111,6 @@ def test_views_have_the_shape_and_dtype_of_their_source(
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
-@pytest.mark.guards(
-    "asyncout/transfer.py",
-    "sources = [s.resolve_conj().resolve_neg().contiguous() for s in sources]",
-)
 def test_what_torch_conjugates_lazily_lands_conjugated(box: Box, dtype: torch.dtype) -> None:
     on_device = torch.empty(1, dtype=dtype, device="meta")
     are_plain = [lay_out([x], ALIGNMENT)[3] for x in (on_device, on_device.conj())]
