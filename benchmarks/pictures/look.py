@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -144,6 +145,10 @@ def figure(title: str, subtitle: str, footer: str, height: float, panels: Any = 
     return drawn, list(axes)
 
 
+#: matplotlib's name of a clip path, where it is made and where it is used.
+_CLIP = re.compile(r"(?<=id=\")p[0-9a-f]{10}(?=\")|(?<=url\(#)p[0-9a-f]{10}(?=\))")
+
+
 def save(picture: Picture, folder: Path) -> list[Path]:
     """Write a picture as SVG and PNG; give both paths."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -152,9 +157,15 @@ def save(picture: Picture, folder: Path) -> list[Path]:
         picture.figure.savefig(svg, metadata={"Date": None, "Creator": None})
         picture.figure.savefig(png, metadata={"Software": None})
     # matplotlib leaves blanks at the ends of lines, which diffs complain of.
-    lines = svg.read_text(encoding="utf-8").splitlines()
+    lines = _with_steady_clips(svg.read_text(encoding="utf-8")).splitlines()
     svg.write_text("\n".join(line.rstrip() for line in lines) + "\n", encoding="utf-8")
     return [svg, png]
+
+
+def _with_steady_clips(svg: str) -> str:
+    """Number the clip paths, which matplotlib names by addresses that differ from run to run."""
+    numbers = {name: str(number) for number, name in enumerate(dict.fromkeys(_CLIP.findall(svg)))}
+    return _CLIP.sub(lambda found: f"clip{numbers[found.group()]}", svg)
 
 
 def legend(axes: Any, looks: dict[str, dict[str, Any]], **where: Any) -> None:
