@@ -53,7 +53,7 @@ class Engine:
         Whether it goes on with the stream that it serves while an operation of that is
         ready, before those of others. Copy engines do: on an H200 a small copy behind a
         large one in chunks is as late as behind the whole
-        (``results/h200-pcie5-vm16/part-a7a5f6bc.txt``, question 6).
+        (``results/h200-pcie5-vm16/REPORT.md``, question 6).
     """
 
     def __init__(self, name: str, stays: bool = False) -> None:

@@ -163,7 +163,11 @@ def save(picture: Picture, folder: Path) -> list[Path]:
 
 
 def _with_steady_clips(svg: str) -> str:
-    """Number the clip paths, which matplotlib names by addresses that differ from run to run."""
+    """Number the clip paths.
+
+    matplotlib names each by a hash of its rectangle, of which the last digits, far below
+    what is written of it, may differ from run to run.
+    """
     numbers = {name: str(number) for number, name in enumerate(dict.fromkeys(_CLIP.findall(svg)))}
     return _CLIP.sub(lambda found: f"clip{numbers[found.group()]}", svg)
 
