@@ -133,7 +133,13 @@ class _Offload:
 
 
 class CudaDevice:
-    """The current CUDA device."""
+    """The current CUDA device.
+
+    Attributes
+    ----------
+    cycles_per_second : float
+        How long :meth:`busy` takes; processes that are compared take the same.
+    """
 
     modelled = False
 
@@ -142,11 +148,12 @@ class CudaDevice:
         self.copy: Stream = torch.cuda.Stream()
         self.main: Stream = torch.cuda.Stream()
         torch.cuda.set_stream(self.main)
-        self._cycles_per_second = self._calibrate()
+        self.cycles_per_second = self.calibrate()
         self._factors: tuple[torch.Tensor, ...] = ()
         self._offload: _Offload | None = None
 
-    def _calibrate(self) -> float:
+    def calibrate(self) -> float:
+        """Measure how many cycles a sleeping kernel passes in a second."""
         start, end = self.event(), self.event()
         for _ in range(CALIBRATION_RUNS):
             start.record(self.main)
@@ -161,7 +168,7 @@ class CudaDevice:
 
     def busy(self, seconds: float, stream: Any = None) -> None:
         """Enqueue a kernel that sleeps on one multiprocessor."""
-        cycles = int(seconds * self._cycles_per_second)
+        cycles = int(seconds * self.cycles_per_second)
         if stream is None or stream == self.main:
             torch.cuda._sleep(cycles)
         else:

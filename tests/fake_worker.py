@@ -2,7 +2,8 @@
 
 ``fake_worker.py SIDE JSON``: the object may have ``factor`` (of every value), ``spread``
 (of a process's own factor), ``virtual``, ``lacks`` and ``breaks`` (probes by index),
-``no_device``, and ``dies``, ``hangs``, ``babbles`` (what it does when asked so).
+``no_device``, ``unsettled``, ``notes`` (a file: where it was put), and ``dies``,
+``hangs``, ``babbles`` (what it does when asked so).
 """
 
 from __future__ import annotations
@@ -23,12 +24,25 @@ def answer(question: dict, wanted: dict, factor: float) -> dict:
         if wanted.get("no_device"):
             return {"ok": False, "error": "NoDeviceError: no CUDA device", "lacking": False}
         return {"ok": True, "device": "a fake", "modelled": bool(wanted.get("virtual"))}
+    if do == "settle":
+        return settle(question, wanted)
     if do == "open" and probe in wanted.get("lacks", ()):
         return {"ok": False, "error": "ImportError: no such name", "lacking": True}
     if do == "open" and probe in wanted.get("breaks", ()):
         return {"ok": False, "error": "AssertionError: wrong bytes", "lacking": False}
     noise = 1 + wanted.get("spread", 0.0) * random.gauss(0, 1)
     return {"ok": True, "values": [value * factor * noise for value in VALUES]}
+
+
+def settle(question: dict, wanted: dict) -> dict:
+    """Note where it was put, and answer with a pace of its own unless one is given."""
+    if wanted.get("unsettled"):
+        return {"ok": False, "error": "OSError: no such processor", "lacking": False}
+    pace = question["cycles_per_second"] or os.getpid()
+    if "notes" in wanted:
+        with open(wanted["notes"], "a", encoding="utf-8") as notes:
+            notes.write(json.dumps([question["cpu"], pace]) + "\n")
+    return {"ok": True, "cycles_per_second": pace}
 
 
 def main() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.gate import builds, command, false_alarms, rounds, table, verdicts
+from benchmarks.gate import builds, command, false_alarms, rounds, table, verdicts, worker
 from benchmarks.gate.catalogue import PROBES, Metric, Probe, metrics_of
 from benchmarks.gate.dialogue import Dialogue
 from benchmarks.gate.errors import BuildError, GateError
@@ -71,7 +73,7 @@ def test_a_change_within_the_least_effect_is_no_verdict() -> None:
     assert verdicts_of(gate(head={"factor": 1.04})) == [CANNOT_TELL] * 3
 
 
-@pytest.mark.parametrize("when", ["greet", "open", "visit", "close"])
+@pytest.mark.parametrize("when", ["greet", "settle", "open", "visit", "close"])
 @pytest.mark.parametrize("side", ["base", "head"])
 def test_a_worker_that_dies_gives_status_2_and_its_last_words(side: str, when: str) -> None:
     arguments = {side: {"dies": when}}
@@ -133,6 +135,57 @@ def test_a_missing_device_is_an_error_of_its_own() -> None:
 def test_workers_on_different_devices_are_refused() -> None:
     with pytest.raises(GateError, match="one worker found a GPU and the other did not"):
         gate(base={"virtual": True})
+
+
+def test_both_workers_of_a_pair_share_a_processor_and_a_pace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds.os, "sched_getaffinity", lambda _: {5, 3})
+    notes = {side: tmp_path / side for side in rounds.SIDES}
+    gate(**{side: {"notes": str(path)} for side, path in notes.items()})
+    base, head = ([json.loads(line) for line in p.read_text().splitlines()] for p in notes.values())
+    assert base == head
+    places, paces = zip(*base, strict=True)
+    assert places == tuple([3, 5] * len(places))[: len(places)]
+    assert len(set(paces)) == len(paces) == rounds.plan_for(False, 3).processes
+
+
+def test_without_a_choice_of_processors_the_system_chooses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(rounds.os, "sched_getaffinity")
+    notes = tmp_path / "notes"
+    gate(base={"notes": str(notes)})
+    assert {json.loads(line)[0] for line in notes.read_text().splitlines()} == {None}
+
+
+def test_a_worker_that_cannot_take_its_processor_is_named() -> None:
+    with pytest.raises(
+        GateError, match=r"the head's worker could not measure on processor \d+: OS"
+    ):
+        gate(head={"unsettled": True})
+
+
+def test_a_worker_keeps_to_its_processor_and_to_the_pace_it_is_given() -> None:
+    class Device:
+        modelled = False
+        cycles_per_second = 0.0
+
+        def calibrate(self) -> float:
+            return 7e8
+
+    def settle() -> tuple[list[dict], set[int], float]:
+        one = worker.Worker()
+        one._device = Device()
+        cpu = max(os.sched_getaffinity(0))
+        answers = [one.settle(cpu, pace) for pace in (None, 2e9)]
+        return answers, os.sched_getaffinity(0) ^ {cpu}, one._device.cycles_per_second
+
+    with ThreadPoolExecutor(1) as thread:  # which keeps the processor to itself
+        answers, elsewhere, pace = thread.submit(settle).result()
+    assert answers == [{"cycles_per_second": 7e8}, {"cycles_per_second": 2e9}]
+    assert not elsewhere
+    assert pace == 2e9
 
 
 def test_a_run_that_would_not_end_in_time_gives_status_2() -> None:

@@ -8,6 +8,9 @@ Questions
 ---------
 ``{"do": "greet", "device": "auto" | "gpu" | "virtual"}``
     Answers what it runs on: ``device``, ``modelled``, ``library``, ``torch``.
+``{"do": "settle", "cpu": n or null, "cycles_per_second": c or null}``
+    Keeps to that processor and to that pace of kernels, which is measured where none is
+    given; answers ``cycles_per_second``.
 ``{"do": "open", "probe": n}``
     Builds the probe with that index in the catalogue, verifies what arrives, runs it twice.
 ``{"do": "visit", "probe": n, "warm": w, "counted": c}``
@@ -60,6 +63,15 @@ class Worker:
             "library": asyncout.__file__,
             "torch": torch.__version__,
         }
+
+    def settle(self, cpu: int | None, cycles_per_second: float | None) -> dict[str, Any]:
+        """Take the ground that both commits are measured on."""
+        if cpu is not None:
+            os.sched_setaffinity(0, {cpu})  # this thread only: CUDA's own ones stay free
+        if not self._device.modelled:
+            self._device.cycles_per_second = cycles_per_second or self._device.calibrate()
+            cycles_per_second = self._device.cycles_per_second
+        return {"cycles_per_second": cycles_per_second}
 
     def open(self, probe: int) -> dict[str, Any]:
         """Build a probe, and rehearse a visit: what is lacking shows here."""
