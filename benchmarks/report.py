@@ -14,6 +14,7 @@ from itertools import groupby
 from pathlib import Path
 
 from benchmarks import factorial_summary
+from benchmarks.bench_factorial import LEAST_EFFECT
 from benchmarks.results import Gain, ResultsError, read
 from benchmarks.targets import TARGETS
 
@@ -58,7 +59,8 @@ SHORT_HASH = 8
 
 HOW_TO_READ = (
     "ratio: arm over baseline, pair by pair, with its 95 % interval; under 1 is a gain. "
-    "bound: the least ratio that there could be."
+    "bound: the least ratio that there could be. In question 4 a change within "
+    f"{100 * LEAST_EFFECT:g} % is no verdict."
 )
 
 

@@ -210,7 +210,7 @@ def _gains(results: Any, machine: str, classes: dict[str, type[suite.Grid]]) -> 
                 benchmark=name,
                 arm_interval=measure.dependent_interval(pairs.arm),
                 baseline_interval=measure.dependent_interval(pairs.baseline),
-                **_compare(pairs),
+                **_compare(pairs, grid.least_effect),
             )
 
 
@@ -228,9 +228,9 @@ def _values(results: Any, key: str, params: Any) -> list[float | None] | None:
     ]
 
 
-def _compare(pairs: PairedSamples) -> dict[str, Any]:
+def _compare(pairs: PairedSamples, least_effect: float) -> dict[str, Any]:
     if min(pairs.baseline) > 0:
-        compared = measure.compare(pairs)
+        compared = measure.compare(pairs, least_effect)
         return {
             "arm_value": compared.arm,
             "baseline_value": compared.baseline,

@@ -108,6 +108,8 @@ class Grid(ABC):
     unit : str
         Of the two arms.
     modelled : bool
+    least_effect : float
+        Changes up to this share are no verdict.
     params : (list of str, list of str)
         Workloads and comparisons; the same on every machine.
     """
@@ -116,6 +118,7 @@ class Grid(ABC):
     metric: ClassVar[str]
     unit: ClassVar[str] = "seconds"
     modelled: ClassVar[bool] = False
+    least_effect: ClassVar[float] = 0.0
     params: ClassVar[tuple[Sequence[str], Sequence[str]]]
     param_names = ("workload", "comparison")
     version = "1"

@@ -23,9 +23,6 @@ AS_SPIN = (
 )
 
 
-FOUR_MARKS = "four records of an event, each a call of the driver"
-
-
 @dataclass(frozen=True)
 class Target:
     """A ratio to reach.

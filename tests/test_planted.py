@@ -103,7 +103,10 @@ def test_an_error_gives_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.skipif(torch.cuda.is_available(), reason="takes minutes on a GPU: make planted")
 def test_both_plants_are_found_at_their_commit_and_nothing_else(tmp_path: Path) -> None:
     output = tmp_path / "result.jsonl"
-    assert command.main(["--smallest", "--output", str(output)]) == 0
+    kept = tmp_path / "kept"
+    arguments = ["--smallest", "--output", str(output), "--keep", str(kept)]
+    assert command.main(arguments) == 0
+    assert len([p for p in kept.glob("*/*.json") if p.name != "machine.json"]) == 4
     result = json.loads(output.read_text())
     assert result["modelled"]
     assert result["problems"] == []

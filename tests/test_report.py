@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from asv.results import Results
 
-from benchmarks import report, results
+from benchmarks import bench_streams, report, results
 from benchmarks.results import ResultsError
 
 STEP, EXPOSED = "bench_streams.StepTime", "bench_streams.ExposedTime"
@@ -79,6 +79,19 @@ def test_ratios_and_verdicts_are_made_pair_by_pair_from_the_samples(folder, caps
     assert row["arm_value"] == pytest.approx(row["baseline_value"] / 2)
     assert (row["question"], row["metric"], row["unit"]) == (1, "step time", "seconds")
     assert len([row for row in rows if row["modelled"]]) == 2
+
+
+def test_a_change_within_the_least_effect_of_its_benchmark_is_no_verdict(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(folder, factor=0.95)
+
+    def verdict() -> str:
+        return next(gain for gain in results.read(folder) if not gain.modelled).verdict
+
+    assert verdict() == "faster"
+    monkeypatch.setattr(bench_streams.StepTime, "least_effect", 0.1)
+    assert verdict() == "cannot tell"
 
 
 def test_a_difference_that_is_not_above_zero_has_no_ratio_but_a_verdict(folder, capsys) -> None:

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None, repository: Path = commands.PRO
             benchmarks=SMALLEST_BENCHMARKS if options.smallest else BENCHMARKS,
         )
         with tempfile.TemporaryDirectory(prefix="asyncout-planted-") as scratch:
-            result = carry_out(trial, repository, Path(scratch))
+            result = carry_out(trial, repository, Path(scratch), options.keep)
     except RunnerError as error:
         print(f"error: {error}", file=sys.stderr)
         return NOT_TRIED
@@ -90,8 +90,17 @@ class Trial:
     benchmarks: tuple[str, ...]
 
 
-def carry_out(trial: Trial, repository: Path, scratch: Path) -> dict[str, Any]:
+def carry_out(
+    trial: Trial, repository: Path, scratch: Path, keep: Path | None = None
+) -> dict[str, Any]:
     """Plant, measure, publish, and say what the regressions got right.
+
+    Parameters
+    ----------
+    trial : Trial
+    repository, scratch : Path
+    keep : Path, optional
+        Folder that gets the results of the commits.
 
     Raises
     ------
@@ -112,6 +121,8 @@ def carry_out(trial: Trial, repository: Path, scratch: Path) -> dict[str, Any]:
     run += ["--no-pages", "--commits", f"HASHFILE:{hashes}", "--"]
     run += [part for name in trial.benchmarks for part in ("--bench", name)]
     _run(run, folder, scratch)
+    if keep is not None:
+        shutil.copytree(folder / "results", keep, dirs_exist_ok=True)
     _run(["asv", "publish"], folder, scratch)
     found = flagged.read(folder / ".asv" / "html")
     return {
@@ -163,6 +174,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--mode", choices=("quick", "full"), default="quick", help="default: quick")
     parser.add_argument("--machine", help="name in results/; default: made from the hardware")
     parser.add_argument("--output", type=Path, help="file of the result; default: in results/")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="FOLDER",
+        help="keep the commits' results there: those of unchanged ones tell the noise between runs",
+    )
     parser.add_argument(
         "--smallest", action="store_true", help="four commits instead of eight, to test this"
     )
