@@ -365,9 +365,11 @@ class FakeDriver:
                 "wait": ctypes.cast(self.wait, POINTER).value,
                 "copy_one": ctypes.cast(self.one, POINTER).value,
                 "copy_batch": ctypes.cast(self.batch, POINTER).value,
+                "is_capturing": 0,
                 "attributes": 1,
                 "few": 2,
                 "device_type": 1,
+                "device_index": 0,
                 "main": 11,
                 "copy": 22,
                 "marker": 33,
@@ -472,10 +474,12 @@ def test_a_lane_goes_with_its_path_and_keeps_the_marker_until_then(
     library = SimpleNamespace(
         event_record=driver.record, stream_wait_event=driver.wait, copy_to_host=driver.one,
         copy_batch=driver.batch, attributes=ctypes.c_int(), check=check,
+        stream_is_capturing=driver.one,
     )  # fmt: skip
     monkeypatch.setattr(cuda_driver, "driver", lambda: library)
     monkeypatch.setattr(cuda_driver, "DLPACK_CUDA", 1)  # tensors of the CPU are there everywhere
-    main, copy = SimpleNamespace(cuda_stream=11), SimpleNamespace(cuda_stream=22)
+    main = SimpleNamespace(cuda_stream=11, device_index=0)
+    copy = SimpleNamespace(cuda_stream=22, device_index=0)
     submit = cuda_driver.DriverSubmit(FakeEvent(driver, 33), main, copy)
     marker, itself = weakref.ref(submit._marker), weakref.ref(submit)
     landing = hot.COMPILED.land(submit.lane, pool.lend, refuse, [torch.arange(2)])

@@ -132,8 +132,6 @@ fields_of(PyObject *value)
     return PyErr_Occurred() ? NULL : PyObject_CallOneArg(record_fields, type);
 }
 
-static int gather_from(PyObject *value, PyObject *found);
-
 /* Gather from one field; clears `is_on_host` unless it is a tensor there or holds none. */
 static int
 gather_part(PyObject *part, PyObject *found, int *is_on_host)
@@ -228,7 +226,7 @@ gather_from_record(PyObject *value, PyObject *found)
 /* Said of a value that holds itself, as Python says it of the twins. */
 #define WHERE " while the tensors of a value were looked for"
 
-static int
+int
 gather_from(PyObject *value, PyObject *found)
 {
     if (PyObject_TypeCheck(value, (PyTypeObject *)tensor_type)) {
@@ -386,16 +384,14 @@ rebuild(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 
 /* --- lengths ----------------------------------------------------------------------------- */
 
-/* Whether an object is a tensor of some dimensions whose first one is so long. */
-static int
+int
 has_rows(PyObject *object, int32_t dimensions, int64_t rows)
 {
     DLTensor tensor;
     return look_at(object, &tensor) && tensor.dimensions == dimensions && tensor.shape[0] == rows;
 }
 
-/* Whether logprobs' three tensors fit each other, and nothing else is there to be checked. */
-static int
+int
 logprobs_fit(PyObject *logprobs)
 {
     if (!PyTuple_Check(logprobs) || PyTuple_GET_SIZE(logprobs) < 3) {
