@@ -70,8 +70,12 @@ holds_its_values(PyObject *object, const DLTensor *tensor)
     if (tensor->type.code == DL_COMPLEX) {
         return 0;
     }
-    if (tensor->type.code != DL_FLOAT) {
-        return 1; /* an imaginary part is negated lazily, and always a float */
+    uint64_t address = (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset;
+    uint64_t pair = 2 * (uint64_t)tensor->type.bits / 8;
+    if (tensor->type.code != DL_FLOAT || pair == 0 || address % pair == 0) {
+        /* Only an imaginary part is negated lazily (no public function negates a whole tensor so):
+         * a float that lies behind its real part. To ask torch costs more than the whole look. */
+        return 1;
     }
     PyObject *is_neg = PyObject_CallMethodNoArgs(object, name_is_neg);
     if (is_neg == NULL) {
