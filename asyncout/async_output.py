@@ -111,7 +111,7 @@ class AsyncOutput(PendingOutput):
         raise_on_nan_logits: bool | None = None,
     ) -> None:
         path = copy_path(policy, main_stream, copy_stream)
-        super().__init__(model_runner_output, path)
+        self._model_runner_output, self._path = model_runner_output, path
         if raise_on_nan_logits is not None:
             self._raise_on_nans = raise_on_nan_logits
         if path.plain is not None and pending_aux_output is None and not check_ep_fault:
