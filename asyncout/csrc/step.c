@@ -184,19 +184,11 @@ requests_of(PyObject *runner_output)
     return requests;
 }
 
-/* Collect in the twin's order: what the output reads itself, then what is handed on. */
+/* Collect from a sampler output, in the twin's order: what the output reads itself comes first. */
 static int
-collect(Collected *step, const PlainStep *plain, PyObject *runner_output, PyObject *sampled,
-        PyObject *counts)
+collect_sampled(Collected *step, PyObject *sampled, PyObject *counts, PyObject *names,
+                Py_ssize_t requests)
 {
-    PyObject *names = PyDict_GetItemWithError(plain->names_of_type, (PyObject *)Py_TYPE(sampled));
-    if (names == NULL) {
-        return PyErr_Occurred() ? FAILED : UNUSUAL; /* the twin reads a new type's fields */
-    }
-    Py_ssize_t requests = requests_of(runner_output);
-    if (requests < 0) {
-        return unusual_or_failed();
-    }
     PyObject *ids = PyObject_GetAttr(sampled, name_ids);
     if (ids == NULL) {
         return unusual_or_failed();
@@ -216,9 +208,22 @@ collect(Collected *step, const PlainStep *plain, PyObject *runner_output, PyObje
         }
         Py_XDECREF(nans);
     }
-    if (result == PLAIN) {
-        result = add_handed_on(step, sampled, names, requests);
+    return result == PLAIN ? add_handed_on(step, sampled, names, requests) : result;
+}
+
+static int
+collect(Collected *step, const PlainStep *plain, PyObject *runner_output, PyObject *sampled,
+        PyObject *counts)
+{
+    PyObject *names = PyDict_GetItemWithError(plain->names_of_type, (PyObject *)Py_TYPE(sampled));
+    if (names == NULL) {
+        return PyErr_Occurred() ? FAILED : UNUSUAL; /* the twin reads a new type's fields */
     }
+    Py_INCREF(names); /* reading attributes may run anything */
+    Py_ssize_t requests = requests_of(runner_output);
+    int result = requests < 0 ? unusual_or_failed()
+                              : collect_sampled(step, sampled, counts, names, requests);
+    Py_DECREF(names);
     return result == PLAIN ? add_prompts(step, runner_output, plain->prompt_fields) : result;
 }
 
@@ -228,8 +233,14 @@ collect(Collected *step, const PlainStep *plain, PyObject *runner_output, PyObje
 static PyObject *
 take_last(PyObject *deque)
 {
-    Py_ssize_t length = PyObject_Size(deque);
-    return length > 0 ? PyObject_CallMethodNoArgs(deque, name_pop) : NULL;
+    if (PyObject_Size(deque) <= 0) { /* asked first, as making an error takes time */
+        return NULL;
+    }
+    PyObject *item = PyObject_CallMethodNoArgs(deque, name_pop);
+    if (item == NULL && PyErr_ExceptionMatches(PyExc_IndexError)) {
+        PyErr_Clear(); /* another thread was faster */
+    }
+    return item;
 }
 
 /* Lend a free block of the size that the pool's lend() would choose; call that for a new one. */
