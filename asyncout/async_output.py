@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from asyncout.outputs import (
 from asyncout.pending_output import PendingOutput
 from asyncout.policy import DEFAULT, CopyPolicy
 from asyncout.reading import Reading, reading
-from asyncout.step_fields import PROMPT_FIELDS, READ_BY_OUTPUT, handed_on
+from asyncout.step_fields import PROMPT_FIELDS, handed_on
 from asyncout.transfer import Landing
 from asyncout.tree import gather
 
@@ -93,8 +93,9 @@ class AsyncOutput(PendingOutput):
     _fault_monitor: FaultMonitor | None = None
     _raise_on_nans: bool | None = None
 
-    #: Behind the places of each source's tensors, in the order of the sources.
-    _ends: list[int]
+    #: Place of the first tensor that is handed on, and, by its source's name, behind the last.
+    _first = 0
+    _ends: dict[str, int] | None = None
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class AsyncOutput(PendingOutput):
         raise_on_nan_logits: bool | None = None,
     ) -> None:
         path = copy_path(policy, main_stream, copy_stream)
-        self._model_runner_output, self._path = model_runner_output, path
+        self._model_runner_output, self._path, self._lock = model_runner_output, path, Lock()
         if raise_on_nan_logits is not None:
             self._raise_on_nans = raise_on_nan_logits
         if path.plain is not None and pending_aux_output is None and not check_ep_fault:
@@ -140,30 +141,21 @@ class AsyncOutput(PendingOutput):
             if rejected is not None:
                 sources["num_rejected"] = rejected
         tensors = list(sources.values())
-        self._ends = list(range(1, len(tensors) + 1))
+        ends: dict[str, int] = {}
+        self._first, self._ends = len(tensors), ends
         for name in handed_on(type(sampler_output)):
             if (part := getattr(sampler_output, name)) is not None:
-                self._add(name, part, sources, tensors)
+                gather(part, tensors)
+                sources[name] = part
+                ends[name] = len(tensors)
         for name in PROMPT_FIELDS:
             if part := getattr(model_runner_output, name, None):
                 # A dict of its own: results are told apart by its order, and the engine may add
                 # and remove requests before they are read.
-                self._add(name, dict(part), sources, tensors)
+                sources[name] = dict(part)
+                gather(sources[name], tensors)
+                ends[name] = len(tensors)
         self._enqueue(sources, tensors, then)
-
-    def _add(
-        self, name: str, part: Any, sources: dict[str, Any], tensors: list[torch.Tensor]
-    ) -> None:
-        gather(part, tensors)
-        sources[name] = part
-        self._ends.append(len(tensors))
-
-    def _places(self, sources: dict[str, Any]) -> Iterator[tuple[str, range]]:
-        """Give the places of each source's tensors, by its name."""
-        start = 0
-        for name, end in zip(sources, self._ends, strict=True):
-            yield name, range(start, end)
-            start = end
 
     def _finish(self) -> None:
         # Before the wait, in the device's shadow: whatever needs no contents.
@@ -178,11 +170,12 @@ class AsyncOutput(PendingOutput):
             flag = landing.part(2 if nans is None else 3)
         shape = ids.shape  # as it was: by now the source may have been resized for another step
         rows = rows_before_arrival(*shape)
-        readings = [
-            reading(name, landing, places, sources[name], shape)
-            for name, places in self._places(sources)
-            if name not in READ_BY_OUTPUT
-        ]
+        readings: list[Reading] = []
+        if ends := self._ends:
+            start = self._first
+            for name, end in ends.items():
+                readings.append(reading(name, landing, range(start, end), sources[name], shape))
+                start = end
 
         self._wait()
         try:

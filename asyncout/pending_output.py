@@ -33,6 +33,7 @@ class PendingOutput(AsyncModelRunnerOutput):
     # What a constructor sets first; itself, as a call of super() costs a cold one a tenth.
     _model_runner_output: ModelRunnerOutput
     _path: CopyPath
+    _lock: Lock
 
     # Read by __del__, also when construction failed.
     _event: Event | None = None
@@ -144,8 +145,7 @@ class PendingOutput(AsyncModelRunnerOutput):
         """
         if timeout is not None and not self._outcome_is_known:
             self._wait_at_most(timeout)
-        # Made by whoever asks first (setdefault is one step): a constructor would pay for it cold.
-        with self.__dict__.setdefault("_lock", Lock()):
+        with self._lock:
             if not self._outcome_is_known:
                 try:
                     self._finish()

@@ -7,10 +7,8 @@ from asyncout.tree import DEVICE_ONLY_FIELDS, record_fields
 #: A model runner output's own fields that are copied and put back.
 PROMPT_FIELDS = ("prompt_logprobs_dict", "prompt_token_id_logprobs_dict")
 
-#: What an output reads itself, by the names of its sources; all others are handed on.
-READ_BY_OUTPUT = frozenset(
-    {"sampled_token_ids", "num_sampled_tokens", "num_nans", "fault flag", "num_rejected"}
-)
+#: What an output reads itself, beside the counts that it is given; all others are handed on.
+READ_BY_OUTPUT = frozenset({"sampled_token_ids", "num_nans"})
 
 #: What each type of sampler output seen so far hands on; see :func:`handed_on`.
 names_of_type: dict[type, tuple[str, ...]] = {}

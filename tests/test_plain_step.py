@@ -308,6 +308,7 @@ def test_sources_are_kept_until_they_have_been_read(here: Setting) -> None:
 
 @dataclass
 class Extended(SamplerOutput):
+    num_sampled_tokens: Any = None  # as the output's own source is called
     extra: Any = None
 
 
@@ -325,6 +326,7 @@ def random_step(there: Setting, random: np.random.Generator) -> tuple[Any, Any, 
         num_nans=maybe(lambda: there.counts(requests)),
         num_sampled=maybe(lambda: there.counts(requests)),
         sampling_mask_tensors=maybe(lambda: there.masks(requests * per_request, per_request)),
+        num_sampled_tokens=maybe(lambda: there.counts(4)),
         extra=maybe(lambda: {"a": there.counts(3), "b": [1], "c": there.logprobs(1)}),
     )
     runner = runner_output(
@@ -347,7 +349,14 @@ def described(there: Setting, step: tuple[Any, Any, Any]) -> tuple[Any, ...]:
     ]
     kept = output._kept[0]
     sources = list(kept), [(name, id(part)) for name, part in tree.named_tensors(kept)]
-    result = (sources, list(output._ends), copies, output._aux, output._fault_monitor)
+    result = (
+        sources,
+        output._first if output._ends else None,
+        output._ends or None,
+        copies,
+        output._aux,
+        output._fault_monitor,
+    )
     output.get_output()
     return result
 

@@ -17,15 +17,17 @@ typedef struct {
     vectorcallfunc vectorcall;
 } PlainStep;
 
-/* What a step copies: named sources, where the tensors of each end, and all tensors. */
+/* What a step copies: its sources by name and all of their tensors; of those that are handed on
+ * the first one's place, and where each source's end. */
 typedef struct {
-    PyObject *sources, *ends, *tensors;
+    PyObject *sources, *tensors, *ends;
+    Py_ssize_t first;
 } Collected;
 
 static PyObject *name_req_ids, *name_ids, *name_counts, *name_nans, *name_logprobs, *name_masks;
 static PyObject *name_rows_per_request, *name_token_ids, *name_packed_mask, *name_mask_counts;
 static PyObject *name_ready, *name_take, *name_pop, *name_recorded_at;
-static PyObject *name_kept, *name_ends, *name_event;
+static PyObject *name_kept, *name_first, *name_ends, *name_event;
 
 /* What collecting gives: all is well; this is for the twin; or there is an exception. */
 enum { FAILED = -1, UNUSUAL = 0, PLAIN = 1 };
@@ -54,17 +56,6 @@ attribute_or_null(PyObject *object, PyObject *name)
     return value;
 }
 
-/* Add a named source whose tensors have been appended already. */
-static int
-add_source(Collected *step, PyObject *name, PyObject *part)
-{
-    PyObject *end = PyLong_FromSsize_t(PyList_GET_SIZE(step->tensors));
-    int failed = end == NULL || PyList_Append(step->ends, end) < 0 ||
-                 PyDict_SetItem(step->sources, name, part) < 0;
-    Py_XDECREF(end);
-    return failed ? FAILED : PLAIN;
-}
-
 /* Add a tensor that an output reads itself, if it is one of these dimensions and rows. */
 static int
 add_rows(Collected *step, PyObject *name, PyObject *tensor, int32_t dimensions, Py_ssize_t rows)
@@ -72,13 +63,22 @@ add_rows(Collected *step, PyObject *name, PyObject *tensor, int32_t dimensions, 
     if (!has_rows(tensor, dimensions, rows)) {
         return UNUSUAL;
     }
-    return PyList_Append(step->tensors, tensor) < 0 ? FAILED : add_source(step, name, tensor);
+    int failed = PyList_Append(step->tensors, tensor) < 0 ||
+                 PyDict_SetItem(step->sources, name, tensor) < 0;
+    return failed ? FAILED : PLAIN;
 }
 
+/* Add what is handed on, with all of its tensors. */
 static int
 add_part(Collected *step, PyObject *name, PyObject *part)
 {
-    return gather_from(part, step->tensors) < 0 ? FAILED : add_source(step, name, part);
+    if (gather_from(part, step->tensors) < 0 || PyDict_SetItem(step->sources, name, part) < 0) {
+        return FAILED;
+    }
+    PyObject *end = PyLong_FromSsize_t(PyList_GET_SIZE(step->tensors));
+    int failed = end == NULL || PyDict_SetItem(step->ends, name, end) < 0;
+    Py_XDECREF(end);
+    return failed ? FAILED : PLAIN;
 }
 
 static int
@@ -208,6 +208,7 @@ collect_sampled(Collected *step, PyObject *sampled, PyObject *counts, PyObject *
         }
         Py_XDECREF(nans);
     }
+    step->first = PyList_GET_SIZE(step->tensors);
     return result == PLAIN ? add_handed_on(step, sampled, names, requests) : result;
 }
 
@@ -285,6 +286,20 @@ take_event(const PlainStep *plain)
 
 /* --- the step ---------------------------------------------------------------------------- */
 
+/* Tell the output where what it hands on will be. */
+static int
+note_handed_on(PyObject *output, const Collected *step)
+{
+    if (PyDict_GET_SIZE(step->ends) == 0) {
+        return 0;
+    }
+    PyObject *first = PyLong_FromSsize_t(step->first);
+    int failed = first == NULL || PyObject_SetAttr(output, name_first, first) < 0 ||
+                 PyObject_SetAttr(output, name_ends, step->ends) < 0;
+    Py_XDECREF(first);
+    return failed ? -1 : 0;
+}
+
 /* Lay collected tensors out, note in the output what the copies touch, and enqueue them. */
 static int
 enqueue(const PlainStep *plain, PyObject *output, const Collected *step)
@@ -298,7 +313,7 @@ enqueue(const PlainStep *plain, PyObject *output, const Collected *step)
     int result = FAILED;
     if (take_lease(landing, lend_block(plain, bytes)) == 0 &&
         (kept = PyTuple_Pack(3, step->sources, landing, Py_None)) != NULL &&
-        PyObject_SetAttr(output, name_ends, step->ends) == 0 &&
+        note_handed_on(output, step) == 0 &&
         PyObject_SetAttr(output, name_kept, kept) == 0 && (event = take_event(plain)) != NULL &&
         enqueue_landing(landing, event) == 0 && PyObject_SetAttr(output, name_event, event) == 0) {
         result = PLAIN;
@@ -322,7 +337,7 @@ plain_call(PyObject *self, PyObject *const *arguments, size_t number, PyObject *
     if (dropped != 0 || may_be_capturing((Lane *)plain->lane)) {
         return dropped < 0 ? NULL : Py_NewRef(Py_False);
     }
-    Collected step = {PyDict_New(), PyList_New(0), PyList_New(0)};
+    Collected step = {PyDict_New(), PyList_New(0), PyDict_New(), 0};
     int result = FAILED;
     if (step.sources != NULL && step.ends != NULL && step.tensors != NULL) {
         result = collect(&step, plain, arguments[1], arguments[2], arguments[3]);
@@ -418,6 +433,7 @@ add_step(PyObject *module)
         {&name_pop, "pop"},
         {&name_recorded_at, "recorded_at"},
         {&name_kept, "_kept"},
+        {&name_first, "_first"},
         {&name_ends, "_ends"},
         {&name_event, "_event"},
     };
