@@ -481,6 +481,8 @@ def test_what_is_not_plain_goes_to_the_twin_in_python(
         land(driver, pool, [torch.arange(2), unusual])
     with pytest.raises(LookupError, match="1 tensors"):
         land(driver, pool, [torch.arange(2)], device_type=2)
+    with pytest.raises(LookupError, match="1 tensors"):
+        land(driver, pool, [torch.arange(2)], device_index=1)
     assert driver.calls == []
     assert pool.num_bytes == 0
 
