@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from functools import cache, partial
+from functools import partial
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,9 @@ from asyncout.outputs import (
 from asyncout.pending_output import PendingOutput
 from asyncout.policy import DEFAULT, CopyPolicy
 from asyncout.reading import Reading, reading
+from asyncout.step_fields import PROMPT_FIELDS, handed_on
 from asyncout.transfer import Landing
-from asyncout.tree import DEVICE_ONLY_FIELDS, gather, record_fields
+from asyncout.tree import gather
 
 #: Default of ``raise_on_nan_logits``; read once, so that no step pays for it.
 RAISE_ON_NAN_LOGITS = os.environ.get("ASYNCOUT_RAISE_ON_LOGIT_NANS", "0").lower() in (
@@ -32,10 +34,6 @@ RAISE_ON_NAN_LOGITS = os.environ.get("ASYNCOUT_RAISE_ON_LOGIT_NANS", "0").lower(
     "yes",
     "on",
 )
-
-
-#: A model runner output's own fields that are copied and put back.
-PROMPT_FIELDS = ("prompt_logprobs_dict", "prompt_token_id_logprobs_dict")
 
 
 class AsyncOutput(PendingOutput):
@@ -90,6 +88,15 @@ class AsyncOutput(PendingOutput):
     that frees the memory which is being copied.
     """
 
+    # What few steps have, so that the others need not note that they lack it.
+    _aux: PendingAuxOutput | None = None
+    _fault_monitor: FaultMonitor | None = None
+    _raise_on_nans: bool | None = None
+
+    #: Place of the first tensor that is handed on, and, by its source's name, behind the last.
+    _first = 0
+    _ends: dict[str, int] | None = None
+
     def __init__(
         self,
         model_runner_output: ModelRunnerOutput,
@@ -104,13 +111,18 @@ class AsyncOutput(PendingOutput):
         fault_monitor: FaultMonitor | None = None,
         raise_on_nan_logits: bool | None = None,
     ) -> None:
-        super().__init__(model_runner_output, copy_path(policy, main_stream, copy_stream))
+        path = copy_path(policy, main_stream, copy_stream)
+        self._model_runner_output, self._path, self._lock = model_runner_output, path, Lock()
+        if raise_on_nan_logits is not None:
+            self._raise_on_nans = raise_on_nan_logits
+        if path.plain is not None and pending_aux_output is None and not check_ep_fault:
+            try:
+                if path.plain(self, model_runner_output, sampler_output, num_sampled_tokens):
+                    return
+            except BaseException:
+                self._leave_behind()
+                raise
         check_step(model_runner_output, sampler_output, num_sampled_tokens)
-        self._aux = pending_aux_output
-        self._fault_monitor: FaultMonitor | None = None
-        self._raise_on_nans = (
-            RAISE_ON_NAN_LOGITS if raise_on_nan_logits is None else raise_on_nan_logits
-        )
         # What this output reads itself comes first; the rest is handed on under its name.
         sources: dict[str, Any] = {
             "sampled_token_ids": sampler_output.sampled_token_ids,
@@ -123,30 +135,27 @@ class AsyncOutput(PendingOutput):
             sources["fault flag"] = self._fault_monitor.query_fault()
         then = None
         if pending_aux_output is not None:
+            self._aux = pending_aux_output
             rejected = getattr(sampler_output, "num_rejected", None)
             then = partial(_enqueue_aux_copy, pending_aux_output, len(sources), rejected is None)
             if rejected is not None:
                 sources["num_rejected"] = rejected
         tensors = list(sources.values())
-        #: Places of what is handed on, by its name.
-        self._places: dict[str, range] = {}
-        for name in _handed_on(type(sampler_output)):  # type: ignore[arg-type]
+        ends: dict[str, int] = {}
+        self._first, self._ends = len(tensors), ends
+        for name in handed_on(type(sampler_output)):
             if (part := getattr(sampler_output, name)) is not None:
-                self._add(name, part, sources, tensors)
+                gather(part, tensors)
+                sources[name] = part
+                ends[name] = len(tensors)
         for name in PROMPT_FIELDS:
             if part := getattr(model_runner_output, name, None):
                 # A dict of its own: results are told apart by its order, and the engine may add
                 # and remove requests before they are read.
-                self._add(name, dict(part), sources, tensors)
+                sources[name] = dict(part)
+                gather(sources[name], tensors)
+                ends[name] = len(tensors)
         self._enqueue(sources, tensors, then)
-
-    def _add(
-        self, name: str, part: Any, sources: dict[str, Any], tensors: list[torch.Tensor]
-    ) -> None:
-        start = len(tensors)
-        gather(part, tensors)
-        sources[name] = part
-        self._places[name] = range(start, len(tensors))
 
     def _finish(self) -> None:
         # Before the wait, in the device's shadow: whatever needs no contents.
@@ -161,10 +170,12 @@ class AsyncOutput(PendingOutput):
             flag = landing.part(2 if nans is None else 3)
         shape = ids.shape  # as it was: by now the source may have been resized for another step
         rows = rows_before_arrival(*shape)
-        readings = [
-            reading(name, landing, places, sources[name], shape)
-            for name, places in self._places.items()
-        ]
+        readings: list[Reading] = []
+        if ends := self._ends:
+            start = self._first
+            for name, end in ends.items():
+                readings.append(reading(name, landing, range(start, end), sources[name], shape))
+                start = end
 
         self._wait()
         try:
@@ -179,7 +190,8 @@ class AsyncOutput(PendingOutput):
         if nans is not None:
             by_request = counts_by_request(req_ids, nans, no_nans)
             output.num_nans_in_logits = by_request
-            if self._raise_on_nans and by_request is not no_nans:
+            raises = RAISE_ON_NAN_LOGITS if self._raise_on_nans is None else self._raise_on_nans
+            if raises and by_request is not no_nans:
                 _raise_on_nans_in(by_request)
 
     def _fill_in(
@@ -200,14 +212,6 @@ class AsyncOutput(PendingOutput):
             f"expert-parallel fault during this step: rank mask {mask} (1 = dead), dead ranks "
             f"{dead}; the step's results mean nothing"
         )
-
-
-@cache
-def _handed_on(kind: Any) -> tuple[str, ...]:
-    """Name the fields of a sampler output that are copied and handed on as they are."""
-    read_here = {"sampled_token_ids", "num_nans"} | DEVICE_ONLY_FIELDS
-    names = record_fields(kind) or ("logprobs_tensors", "sampling_mask_tensors")
-    return tuple(name for name in names if name not in read_here)
 
 
 def _raise_on_nans_in(nans: dict[str, int]) -> None:

@@ -13,16 +13,19 @@ from typing import Any
 
 import torch
 
+from asyncout import hot, inflight
 from asyncout.errors import (
     DeviceMismatchError,
     MemoryFallbackWarning,
     SameStreamWarning,
     StreamTypeError,
 )
-from asyncout.events import PooledWait, waiter_for
+from asyncout.events import PooledWait, Waiter, waiter_for
+from asyncout.landing import SMALLEST_BLOCK
 from asyncout.policy import CopyPolicy
 from asyncout.runtime import Event, Runtime, Stream, Worker, runtime_of
-from asyncout.transfer import Landing, transfer_for
+from asyncout.step_fields import PROMPT_FIELDS, names_of_type
+from asyncout.transfer import BatchedTransfer, Landing, Transfer, transfer_for
 
 #: Pairs of streams whose paths are kept. An engine has one or two; a program that
 #: makes a stream per step must not fill memory with paths.
@@ -30,6 +33,10 @@ MAX_KEPT_PATHS = 64
 
 #: Enqueues other copies behind a landing's, whose arrays it may hand on but not read.
 Then = Callable[[Landing], None]
+
+#: Enqueues an output, given it, the model runner's output, the sampler's and the counts, and gives
+#: True; gives False where the step is not plain, and then nothing was done.
+PlainStep = Callable[[Any, Any, Any, Any], bool]
 
 
 class CopyPath:
@@ -50,6 +57,9 @@ class CopyPath:
         Whether there is a device that a tensor could be on by mistake.
     worker : Worker or None
         Who enqueues; None where the constructor does.
+    plain : PlainStep or None
+        All that a plain step's constructor does, in one compiled call; None where there is
+        none, and until it is known what memory copies arrive in.
     memory : {"pinned", "pageable"}
         What copies arrive in. Differs from the policy's field where pinned memory
         was asked for and is not to be had; known for sure after the first copy.
@@ -98,6 +108,9 @@ class CopyPath:
         self._follows = follows
         self._markers = PooledWait(runtime, main.device, blocking=False)
         self.prepare: Callable[[list[torch.Tensor]], Landing] = transfer.prepare
+        # Compiled, for a constructor that enqueues a plain step itself.
+        self._plain = None if self.worker else _plain_step(runtime, transfer, waiter)
+        self.plain: PlainStep | None = self._plain if self.memory_is_known else None
         self.wait: Callable[[Event], None] = waiter.wait
         self.recycle: Callable[[Event], None] = waiter.recycle
         self._take: Callable[[], Event] = waiter.take
@@ -155,6 +168,7 @@ class CopyPath:
             if source.is_cpu or source.numel() == 0:
                 continue  # neither tells anything: not copied, or no memory at all
             self.memory_is_known = True
+            self.plain = self._plain
             if not self.runtime.is_pinned(landing.tensor(place)):
                 self.memory = "pageable"
                 warnings.warn(
@@ -165,6 +179,23 @@ class CopyPath:
                     stacklevel=5,
                 )
             return
+
+
+def _plain_step(runtime: Runtime, transfer: Transfer, waiter: Waiter) -> PlainStep | None:
+    if not isinstance(transfer, BatchedTransfer) or transfer.lane is None:
+        return None
+    step: PlainStep = hot.COMPILED.PlainStep(
+        lane=transfer.lane,
+        homes=transfer.pool.homes,
+        lend=transfer.pool.lend,
+        smallest_block=SMALLEST_BLOCK,
+        waiter=waiter,
+        clock=runtime.clock,
+        dropped=inflight.kept,
+        names_of_type=names_of_type,
+        prompt_fields=PROMPT_FIELDS,
+    )
+    return step
 
 
 def copy_path(policy: CopyPolicy, main_stream: Any, copy_stream: Any) -> CopyPath:

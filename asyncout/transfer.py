@@ -116,6 +116,7 @@ class BatchedTransfer:
     def __init__(self, runtime: Runtime, main: Any, copy: Any, pinned: bool) -> None:
         self.pool = BlockPool(runtime, pinned)
         submit = runtime.submitter(main, copy)
+        self.lane = submit.lane
         self.prepare: Callable[[list[torch.Tensor]], Landing] = partial(
             _BlockLanding, self.pool, submit
         )

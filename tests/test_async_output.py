@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gc
 import threading
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -198,6 +200,23 @@ def test_a_host_tensor_of_the_caller_may_be_written_to_at_once(box: Box) -> None
     assert output.get_output().sampled_token_ids == [[1, 2], [3]]
 
 
+def test_a_field_that_is_called_as_the_counts_are_is_handed_on(box: Box) -> None:
+    @dataclass
+    class Counting(SamplerOutput):
+        num_sampled_tokens: Any = None
+
+    counting = Counting(
+        box.computed([[7, 8]], torch.int64),
+        logprobs_tensors=box.logprobs(1),
+        num_sampled_tokens=box.computed([3, 4, 5]),
+    )
+    runner = box.runner_output(1)
+    result = AsyncOutput(runner, counting, box.computed([1]), box.main, box.copy).get_output()
+    assert result.sampled_token_ids == [[7]]
+    assert result.logprobs.logprob_token_ids.tolist() == [[0, 1]]
+    assert result.num_sampled_tokens.tolist() == [3, 4, 5]
+
+
 def test_logprobs_that_are_on_the_host_already_are_handed_on_as_they_are(box: Box) -> None:
     on_host = LogprobsTensors(torch.ones(1, 2), torch.ones(1, 2), torch.ones(1))
     runner = box.runner_output(1)
@@ -360,7 +379,7 @@ def test_the_main_stream_is_current_after_construction(box: Box, policy: CopyPol
     "inflight.keep_until(path.record(), touched, path.recycle)",
     only="copy",
 )
-@pytest.mark.guards("asyncout/pending_output.py", "_leave_behind(path, self._kept)", only="record")
+@pytest.mark.guards("asyncout/pending_output.py", "self._leave_behind()", only="record")
 def test_a_construction_that_fails_half_way_leaves_nothing_behind(box: Box, kind: str) -> None:
     sampled = SamplerOutput(
         sampled_token_ids=box.computed([[71]], torch.int64), num_nans=box.computed([0])
