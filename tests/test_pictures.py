@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from asyncout.doctor.workloads import SHAPES
 from asyncout.virtual import CostProfile
+from benchmarks import names
+from benchmarks.fit.fitting import fitted_commit
 from benchmarks.pictures import (
     __main__ as command,
 )
@@ -88,6 +92,15 @@ def gains() -> list[Gain]:
             share = {"unit": "share", "baseline_value": 1.0, "arm_value": ratio}
             share["baseline_interval"], share["arm_interval"] = (0.99, 1.0), (ratio, ratio * 1.2)
             found.append(gain(3, waits.CPU_SHARE, name, wait, ratio, baseline="spin", **share))
+    for workload, loop, length, ratio in (
+        ("decode R=256 K=20", "pipelined", "2 ms", 0.9),
+        ("decode R=256 K=20", "synchronous", "2 ms", 0.7),
+        ("pooling 256 x 4096 fp32", "pipelined", "30 ms", 1.05),
+        ("a shape that nobody knows", "pipelined", "2 ms", 0.5),
+    ):
+        block = names.block(workload, loop, length)
+        found.append(gain(4, "step time by policy", block, "pinned", ratio, baseline="pageable"))
+        found.append(gain(4, "step time by policy", block, "dual", 0.8, baseline="single"))
     for metric, ratio in (("enqueue", 0.8), ("get_output after arrival", 3.0)):
         for arm in library.LOOKS:
             found.append(gain(5, metric, "decode R=256 K=20", arm, ratio, baseline="original"))
@@ -123,6 +136,7 @@ def test_titles_say_what_the_numbers_say_and_losses_are_no_gains(gains) -> None:
         "The default policy's cost, the original's being 1: enqueue 0.8, get_output after arrival 3"
     )
     assert said["breakeven"].startswith("Modelled: a second stream saves 1 % of a 2 ms step from")
+    assert said["breakeven"].endswith("at the median of 2 loops, where 2.5 % was measured")
     assert said["timeline"].startswith("Modelled: 4 steps take")
 
 
@@ -190,7 +204,10 @@ def test_series_differ_by_shape_too_not_by_colour_alone() -> None:
     for looks in (memory.GAIN_LOOKS, memory.KIND_LOOKS, waits.LOOKS, library.LOOKS):
         assert len({drawn[0] for drawn in looks.values()}) == len(looks)
         assert len({drawn[1] for drawn in looks.values()}) == len(looks)
-    assert len({line for _, line in breakeven.LINES}) == len(model.STEPS_S)
+    lengths = {*model.STEPS_S, *names.STEP_LENGTHS.values()}
+    assert breakeven.STEP_LOOKS.keys() == lengths
+    for kind in zip(*breakeven.STEP_LOOKS.values(), strict=True):
+        assert len(set(kind)) == len(lengths)
 
 
 def test_the_same_numbers_give_the_same_bytes_without_a_date(gains, tmp_path) -> None:
@@ -243,9 +260,84 @@ def test_measured_points_lie_where_the_rows_say(gains) -> None:
     small, large = breakeven.stream_points(gains)
     assert small[:2] == pytest.approx((1e-5, -0.02))
     assert large[:2] == pytest.approx((2e-3, 0.4))
-    assert breakeven.memory_points(gains)[0][:2] == pytest.approx((64, 0.3))
     # Block is 1 ms late after 1 ms; spin saves nine tenths of that.
     assert breakeven.wait_points(gains)["spin"][0] == pytest.approx((1e-3, 0.45, 0.4485, 0.451))
+
+
+def test_pinned_memorys_points_are_question_4s_pipelined_blocks(gains) -> None:
+    small, large = breakeven.memory_blocks(gains, fitted())
+    assert (small.seconds, large.seconds) == (2e-3, 30e-3)
+    assert small.point == pytest.approx((48128, 0.1, 1 - 0.9 * 1.03, 1 - 0.9 * 0.98))
+    assert large.point[:2] == pytest.approx((4 << 20, -0.05))
+    # Their rows' baseline took 1 ms: the model knows that 2 ms of kernels take longer.
+    pinned, pageable = model.step_by_memory(fitted(), 48128, 6, 2e-3)
+    assert small.modelled == pytest.approx(1 - pinned / pageable)
+    assert small.pinned_error == pytest.approx(pinned / 0.9e-3 - 1)
+    assert small.pageable_error == pytest.approx(pageable / 1e-3 - 1)
+    assert breakeven.memory_blocks([one for one in gains if one.question != 4], fitted()) == []
+
+
+def test_a_modelled_step_by_memory_is_the_mean_over_the_other_axes() -> None:
+    pinned, pageable = model.step_by_memory(fitted(), 8 << 20, 1, 2e-3)
+    copy = (8 << 20) / fitted().d2h_pinned_bytes_per_s
+    slow_copy = (8 << 20) / fitted().d2h_pageable_bytes_per_s
+    # Half of the policies hide a pinned copy behind the next step's kernels, half do not.
+    assert 2e-3 < pinned < 2e-3 + copy
+    assert pinned < pageable < 1.1 * (2e-3 + slow_copy)
+    # One call a tensor, in half of the policies: more tensors of as many bytes take longer.
+    assert model.step_by_memory(fitted(), 8 << 20, 48, 2e-3)[1] > pageable
+
+
+def test_pinned_memory_saves_more_of_shorter_steps_up_to_the_ratio_of_bandwidths() -> None:
+    profile = fitted()
+    curves = model.pinned_memory(profile)
+    most = 1 - profile.d2h_pageable_bytes_per_s / profile.d2h_pinned_bytes_per_s
+    for shorter, longer in pairwise(curves):
+        assert all(a > b for a, b in zip(shorter.saved, longer.saved, strict=True))
+    for curve in curves:
+        assert curve.saved[-1] == max(curve.saved) < most
+        assert curve.x[0] < min(size for size, _ in SHAPES.values())
+        assert curve.x[-1] > max(size for size, _ in SHAPES.values())
+
+
+def test_what_the_model_misses_is_said_beside_its_curves(gains) -> None:
+    with look.style():
+        picture = breakeven.draw(gains, fitted(), "the-file")
+        alone = breakeven.draw([], fitted(), "the-file")
+        by_hand = breakeven.draw([], CostProfile.load(), "another")
+    shown = _plain(picture)
+    assert "% with pinned memory and +" in shown
+    assert "it misses much" not in shown  # these rows' pageable steps are shorter than modelled
+    assert "step times are off" not in _plain(alone)
+    assert "where" not in alone.message
+    commit = fitted_commit(fitted())
+    assert f"profile the-file, fitted at {commit} · points: nothing" in _plain(alone)
+    assert "profile another, not fitted" in _plain(by_hand)
+
+
+def test_pageable_copies_that_cost_more_than_modelled_are_blamed() -> None:
+    block = breakeven.Block(2e-3, (1.0, 0.1, 0.1, 0.1), 0.02, 0.01, -0.2)
+    said = breakeven._missed([block, replace(block, pageable_error=-0.1)]).replace(rows.GAP, " ")
+    assert "+1 % with pinned memory and -20 % with pageable: it misses much" in said
+    assert "it misses" not in breakeven._missed([replace(block, pinned_error=0.3)])
+    assert breakeven._missed([]) == ""
+
+
+def test_the_curves_are_of_the_profile_that_was_fitted_from_the_machines_results() -> None:
+    profile = album.profile_of("h200-pcie5-vm16")
+    assert profile == fitted()
+    assert fitted_commit(profile)
+    assert album.profile_of("a-box") is None
+
+
+def fitted() -> CostProfile:
+    return CostProfile.load("h200-pcie5-vm16-fitted")
+
+
+def _plain(picture: look.Picture) -> str:
+    """Give all text of a picture in one line."""
+    shown = " ".join(text.get_text() for text in texts(picture.figure))
+    return " ".join(shown.replace(rows.GAP, " ").split())
 
 
 @pytest.mark.parametrize(

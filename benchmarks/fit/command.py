@@ -13,7 +13,7 @@ from asyncout.virtual import CostProfile
 from asyncout.virtual.profile import DEFAULT_PROFILE
 from benchmarks import records, results
 from benchmarks.fit import recommendations, recommendations_text
-from benchmarks.fit.fitting import fit
+from benchmarks.fit.fitting import fit, fitted_name
 from benchmarks.fit.observed import Observed, observe
 from benchmarks.fit.twin import Twin
 from benchmarks.fit.validating import (
@@ -97,7 +97,7 @@ def _validate(observed: Observed, base: CostProfile, twin: Twin, save: bool) -> 
 
 
 def _recommendations(options: argparse.Namespace) -> int:
-    name = options.profile or f"{options.machine}-fitted"
+    name = options.profile or fitted_name(options.machine)
     try:
         gains = results.read(options.results, options.machine, options.commit)
         blocks = recommendations.observe(gains)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from statistics import median
 
@@ -62,6 +63,17 @@ def fit(
     )
     profile = _calls(observed, twin, profile)
     return _waits(observed, twin, profile)
+
+
+def fitted_name(machine: str) -> str:
+    """Name the shipped profile that was fitted from a machine's results."""
+    return f"{machine}-fitted"
+
+
+def fitted_commit(profile: CostProfile) -> str:
+    """Give the short hash of the commit that a profile's source names; "" if it is not fitted."""
+    found = re.match(r"fitted from .+'s results at ([0-9a-f]+) ", profile.source)
+    return found[1] if found else ""
 
 
 def _copies(

@@ -8,6 +8,7 @@ from pathlib import Path
 from asyncout.errors import ProfileError
 from asyncout.virtual import CostProfile
 from benchmarks import timeline, trace
+from benchmarks.fit.fitting import fitted_name
 from benchmarks.pictures import breakeven, factorial, library, look, memory, streams, waits
 from benchmarks.pictures import timeline as timeline_picture
 from benchmarks.pictures.look import Picture
@@ -50,7 +51,7 @@ def build(gains: Sequence[Gain], folder: Path) -> list[Picture]:
         found = [picture for picture in drawn if picture is not None]
         if profile is not None:
             measured = [gain for gain in shown if not gain.modelled]
-            found.append(breakeven.draw(measured, profile))
+            found.append(breakeven.draw(measured, profile, fitted_name(shown[0].machine)))
         if (steps := _timeline(folder, profile)) is not None:
             found.append(timeline_picture.draw(steps))
     return found
@@ -59,7 +60,7 @@ def build(gains: Sequence[Gain], folder: Path) -> list[Picture]:
 def profile_of(machine: str) -> CostProfile | None:
     """Give the profile that was fitted from a machine's results, if one is shipped."""
     try:
-        return CostProfile.load(machine)
+        return CostProfile.load(fitted_name(machine))
     except ProfileError:
         return None
 
