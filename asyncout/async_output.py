@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from functools import cache, partial
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,9 @@ from asyncout.outputs import (
 from asyncout.pending_output import PendingOutput
 from asyncout.policy import DEFAULT, CopyPolicy
 from asyncout.reading import Reading, reading
+from asyncout.step_fields import PROMPT_FIELDS, READ_BY_OUTPUT, handed_on
 from asyncout.transfer import Landing
-from asyncout.tree import DEVICE_ONLY_FIELDS, gather, record_fields
+from asyncout.tree import gather
 
 #: Default of ``raise_on_nan_logits``; read once, so that no step pays for it.
 RAISE_ON_NAN_LOGITS = os.environ.get("ASYNCOUT_RAISE_ON_LOGIT_NANS", "0").lower() in (
@@ -32,10 +34,6 @@ RAISE_ON_NAN_LOGITS = os.environ.get("ASYNCOUT_RAISE_ON_LOGIT_NANS", "0").lower(
     "yes",
     "on",
 )
-
-
-#: A model runner output's own fields that are copied and put back.
-PROMPT_FIELDS = ("prompt_logprobs_dict", "prompt_token_id_logprobs_dict")
 
 
 class AsyncOutput(PendingOutput):
@@ -90,6 +88,14 @@ class AsyncOutput(PendingOutput):
     that frees the memory which is being copied.
     """
 
+    # What few steps have, so that the others need not note that they lack it.
+    _aux: PendingAuxOutput | None = None
+    _fault_monitor: FaultMonitor | None = None
+    _raise_on_nans: bool | None = None
+
+    #: Behind the places of each source's tensors, in the order of the sources.
+    _ends: list[int]
+
     def __init__(
         self,
         model_runner_output: ModelRunnerOutput,
@@ -104,13 +110,18 @@ class AsyncOutput(PendingOutput):
         fault_monitor: FaultMonitor | None = None,
         raise_on_nan_logits: bool | None = None,
     ) -> None:
-        super().__init__(model_runner_output, copy_path(policy, main_stream, copy_stream))
+        path = copy_path(policy, main_stream, copy_stream)
+        self._model_runner_output, self._path = model_runner_output, path
+        if raise_on_nan_logits is not None:
+            self._raise_on_nans = raise_on_nan_logits
+        if path.plain is not None and pending_aux_output is None and not check_ep_fault:
+            try:
+                if path.plain(self, model_runner_output, sampler_output, num_sampled_tokens):
+                    return
+            except BaseException:
+                self._leave_behind()
+                raise
         check_step(model_runner_output, sampler_output, num_sampled_tokens)
-        self._aux = pending_aux_output
-        self._fault_monitor: FaultMonitor | None = None
-        self._raise_on_nans = (
-            RAISE_ON_NAN_LOGITS if raise_on_nan_logits is None else raise_on_nan_logits
-        )
         # What this output reads itself comes first; the rest is handed on under its name.
         sources: dict[str, Any] = {
             "sampled_token_ids": sampler_output.sampled_token_ids,
@@ -123,14 +134,14 @@ class AsyncOutput(PendingOutput):
             sources["fault flag"] = self._fault_monitor.query_fault()
         then = None
         if pending_aux_output is not None:
+            self._aux = pending_aux_output
             rejected = getattr(sampler_output, "num_rejected", None)
             then = partial(_enqueue_aux_copy, pending_aux_output, len(sources), rejected is None)
             if rejected is not None:
                 sources["num_rejected"] = rejected
         tensors = list(sources.values())
-        #: Places of what is handed on, by its name.
-        self._places: dict[str, range] = {}
-        for name in _handed_on(type(sampler_output)):  # type: ignore[arg-type]
+        self._ends = list(range(1, len(tensors) + 1))
+        for name in handed_on(type(sampler_output)):
             if (part := getattr(sampler_output, name)) is not None:
                 self._add(name, part, sources, tensors)
         for name in PROMPT_FIELDS:
@@ -143,10 +154,16 @@ class AsyncOutput(PendingOutput):
     def _add(
         self, name: str, part: Any, sources: dict[str, Any], tensors: list[torch.Tensor]
     ) -> None:
-        start = len(tensors)
         gather(part, tensors)
         sources[name] = part
-        self._places[name] = range(start, len(tensors))
+        self._ends.append(len(tensors))
+
+    def _places(self, sources: dict[str, Any]) -> Iterator[tuple[str, range]]:
+        """Give the places of each source's tensors, by its name."""
+        start = 0
+        for name, end in zip(sources, self._ends, strict=True):
+            yield name, range(start, end)
+            start = end
 
     def _finish(self) -> None:
         # Before the wait, in the device's shadow: whatever needs no contents.
@@ -163,7 +180,8 @@ class AsyncOutput(PendingOutput):
         rows = rows_before_arrival(*shape)
         readings = [
             reading(name, landing, places, sources[name], shape)
-            for name, places in self._places.items()
+            for name, places in self._places(sources)
+            if name not in READ_BY_OUTPUT
         ]
 
         self._wait()
@@ -179,7 +197,8 @@ class AsyncOutput(PendingOutput):
         if nans is not None:
             by_request = counts_by_request(req_ids, nans, no_nans)
             output.num_nans_in_logits = by_request
-            if self._raise_on_nans and by_request is not no_nans:
+            raises = RAISE_ON_NAN_LOGITS if self._raise_on_nans is None else self._raise_on_nans
+            if raises and by_request is not no_nans:
                 _raise_on_nans_in(by_request)
 
     def _fill_in(
@@ -200,14 +219,6 @@ class AsyncOutput(PendingOutput):
             f"expert-parallel fault during this step: rank mask {mask} (1 = dead), dead ranks "
             f"{dead}; the step's results mean nothing"
         )
-
-
-@cache
-def _handed_on(kind: Any) -> tuple[str, ...]:
-    """Name the fields of a sampler output that are copied and handed on as they are."""
-    read_here = {"sampled_token_ids", "num_nans"} | DEVICE_ONLY_FIELDS
-    names = record_fields(kind) or ("logprobs_tensors", "sampling_mask_tensors")
-    return tuple(name for name in names if name not in read_here)
 
 
 def _raise_on_nans_in(nans: dict[str, int]) -> None:

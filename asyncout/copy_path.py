@@ -22,7 +22,7 @@ from asyncout.errors import (
 from asyncout.events import PooledWait, waiter_for
 from asyncout.policy import CopyPolicy
 from asyncout.runtime import Event, Runtime, Stream, Worker, runtime_of
-from asyncout.transfer import Landing, transfer_for
+from asyncout.transfer import Landing, PlainStep, transfer_for
 
 #: Pairs of streams whose paths are kept. An engine has one or two; a program that
 #: makes a stream per step must not fill memory with paths.
@@ -50,6 +50,9 @@ class CopyPath:
         Whether there is a device that a tensor could be on by mistake.
     worker : Worker or None
         Who enqueues; None where the constructor does.
+    plain : PlainStep or None
+        All that a plain step's constructor does, in one compiled call; None where there is
+        none, and until it is known what memory copies arrive in.
     memory : {"pinned", "pageable"}
         What copies arrive in. Differs from the policy's field where pinned memory
         was asked for and is not to be had; known for sure after the first copy.
@@ -98,6 +101,9 @@ class CopyPath:
         self._follows = follows
         self._markers = PooledWait(runtime, main.device, blocking=False)
         self.prepare: Callable[[list[torch.Tensor]], Landing] = transfer.prepare
+        # Compiled, for a constructor that enqueues a plain step itself.
+        self._plain = None if self.worker is not None else transfer.plain_step(waiter)
+        self.plain: PlainStep | None = self._plain if self.memory_is_known else None
         self.wait: Callable[[Event], None] = waiter.wait
         self.recycle: Callable[[Event], None] = waiter.recycle
         self._take: Callable[[], Event] = waiter.take
@@ -155,6 +161,7 @@ class CopyPath:
             if source.is_cpu or source.numel() == 0:
                 continue  # neither tells anything: not copied, or no memory at all
             self.memory_is_known = True
+            self.plain = self._plain
             if not self.runtime.is_pinned(landing.tensor(place)):
                 self.memory = "pageable"
                 warnings.warn(

@@ -94,6 +94,7 @@ class Driver:
         self.copy_to_host = _function(
             waits, "cuMemcpyDtoHAsync_v2", pointer, pointer, size, pointer
         )
+        self.stream_is_capturing = _function(returns, "cuStreamIsCapturing", pointer, pointer)
         self.context_current = _function(returns, "cuCtxGetCurrent", pointer)
         self.context_set_current = _function(returns, "cuCtxSetCurrent", pointer)
         self._device_get = _function(returns, "cuDeviceGet", pointer, ctypes.c_int)
@@ -336,9 +337,11 @@ class DriverSubmit:
             wait=_address(calls.stream_wait_event),
             copy_one=_address(calls.copy_to_host),
             copy_batch=_address(calls.copy_batch) if calls.copy_batch else 0,
+            is_capturing=_address(calls.stream_is_capturing),
             attributes=ctypes.addressof(calls.attributes),
             few=self._fewest,
             device_type=DLPACK_CUDA,
+            device_index=self._copy.device_index,
             main=0 if self._main is None else self._main.cuda_stream,
             copy=self._copy.cuda_stream,
             marker=0 if self._marker is None else self._marker.handle,

@@ -128,9 +128,8 @@ class CudaRuntime:
 
         return synchronize_on_device
 
-    def clock(self) -> float:
-        """Seconds on the host's clock."""
-        return perf_counter()
+    #: Seconds on the host's clock: the system's function itself, without a frame around it.
+    clock = staticmethod(perf_counter)
 
     def sleep(self, seconds: float) -> None:
         """Let the calling thread sleep with the least timer slack."""

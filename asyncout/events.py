@@ -95,18 +95,19 @@ class PooledWait(DriverWait):
 
     def __init__(self, runtime: Runtime, device: torch.device, blocking: bool) -> None:
         super().__init__(runtime, device, blocking)
-        self._free: deque[Event] = deque()
+        #: Free events; compiled code takes from there too.
+        self.ready: deque[Event] = deque()
 
     def take(self) -> Event:
         """Give an event that nobody waits for; a new one where all are in use."""
         try:
-            return self._free.pop()
+            return self.ready.pop()
         except IndexError:
             return self._runtime.new_pooled_event(self._device, blocking=self._blocking)
 
     def recycle(self, event: Event) -> None:
         """Keep it for a later record."""
-        self._free.append(event)
+        self.ready.append(event)
 
 
 class HybridWait:
@@ -138,6 +139,9 @@ class HybridWait:
         self._synchronize = runtime.synchronizer(device)
         #: Free events, by whether a thread spins on them.
         self._free: dict[bool, deque[Any]] = {True: deque(), False: deque()}
+        #: Free events of the kind that :meth:`take` gives: to sleep on while nothing predicts
+        #: their passing, then to spin on. Compiled code takes from there too.
+        self.ready = self._free[False]
         self._behind_idle = RecentPast()
         self._behind_another = RecentPast()
         self._bound: float | None = None
@@ -148,11 +152,11 @@ class HybridWait:
 
     def take(self) -> Event:
         """Give an event to spin on, or to sleep on while nothing predicts its passing."""
-        known = self._behind_idle.count or self._behind_another.count
-        spins = known > 0 or self._bound is not None
+        ready = self.ready
         try:
-            event = self._free[spins].pop()
+            event = ready.pop()
         except IndexError:
+            spins = ready is self._free[True]
             event = self._runtime.new_pooled_event(self._device, blocking=not spins)
             event.spins = spins  # type: ignore[attr-defined]
         event.recorded_at = self._clock()
@@ -175,6 +179,7 @@ class HybridWait:
             self._synchronize(event)
             now = self._clock()
             self._bound = now - begin
+            self.ready = self._free[True]
             self._last_passed = (now, now)
             return
         passing, other = self._behind_idle, self._behind_another
@@ -192,6 +197,7 @@ class HybridWait:
         self._overslept = 0
         if latest - begin <= KNOWN_START * (now - begin):
             passing.add(now - begin)
+            self.ready = self._free[True]
 
     def _expected(self, passing: RecentPast, other: RecentPast, is_open: bool) -> float | None:
         """Give a time that the device will hardly take less than.
@@ -237,10 +243,12 @@ class HybridWait:
         self._overslept += 1
         if self._overslept < SLEEPS_TO_DOUBT:
             passing.add(planned)  # it passed before that: be there earlier next time
+            self.ready = self._free[True]
         else:
             self._behind_idle.forget()
             self._behind_another.forget()
             self._bound = None
+            self.ready = self._free[False]
             self._overslept = 0
 
     def recycle(self, event: Any) -> None:

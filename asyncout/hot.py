@@ -10,6 +10,7 @@ is wrong with its input. ``ASYNCOUT_PURE_PYTHON=1`` leaves the compiled ones out
 | ``gather``, ``rebuild`` | ``tree.gather_in_python``, ``tree.rebuild_in_python`` |
 | ``lengths_agree`` | the rest of ``checks.check_step`` |
 | ``land``, ``Lease`` | ``transfer._BlockLanding``, ``landing.Lease`` |
+| ``PlainStep`` | the rest of ``AsyncOutput.__init__`` and what it calls |
 | ``Lane``, ``Call``, ``Mark`` | ``cuda_driver``: ``DriverSubmit``, ctypes, ``DriverEvent.record`` |
 """
 

@@ -121,15 +121,16 @@ class BlockPool:
         self._runtime = runtime
         self._pinned = pinned
         # Leases go back from destructors, in any thread: deque's methods take no lock.
-        self._homes: dict[int, deque[Block]] = {}
+        #: Free blocks of each size.
+        self.homes: dict[int, deque[Block]] = {}
         self.num_bytes = 0
 
     def lend(self, num_bytes: int) -> Any:
         """Lend a block of at least `num_bytes`; a new one where none is free."""
         size = max(SMALLEST_BLOCK, 1 << (num_bytes - 1).bit_length())
-        home = self._homes.get(size)
+        home = self.homes.get(size)
         if home is None:
-            home = self._homes.setdefault(size, deque())
+            home = self.homes.setdefault(size, deque())
         try:
             block = home.pop()  # the one that came back last: its pages are in the cache
         except IndexError:

@@ -30,6 +30,10 @@ from asyncout.worker import Handover
 class PendingOutput(AsyncModelRunnerOutput):
     """A model runner output whose copies are under way."""
 
+    # What a constructor sets first; itself, as a call of super() costs a cold one a tenth.
+    _model_runner_output: ModelRunnerOutput
+    _path: CopyPath
+
     # Read by __del__, also when construction failed.
     _event: Event | None = None
     _kept: Any = None
@@ -37,11 +41,6 @@ class PendingOutput(AsyncModelRunnerOutput):
     _has_arrived = False
     _outcome_is_known = False
     _error: Exception | None = None
-
-    def __init__(self, model_runner_output: ModelRunnerOutput, path: CopyPath) -> None:
-        self._model_runner_output = model_runner_output
-        self._path = path
-        self._lock = Lock()
 
     # --- enqueue ---------------------------------------------------------------------------
 
@@ -82,7 +81,7 @@ class PendingOutput(AsyncModelRunnerOutput):
         try:
             self._event = path.enqueue(landing, then)
         except BaseException:
-            _leave_behind(path, self._kept)
+            self._leave_behind()
             raise
         if not path.memory_is_known:
             path.look_at_memory(tensors, landing)
@@ -99,6 +98,22 @@ class PendingOutput(AsyncModelRunnerOutput):
         except BaseException as caught:  # whatever it is: a reader waits for it
             error = caught
         self._handed_over.settle(error)
+
+    def _leave_behind(self) -> None:
+        """Keep what the copies of a failed construction touch until they are done."""
+        path, touched = self._path, self._kept
+        if touched is None:
+            return  # nothing was enqueued
+        try:
+            inflight.keep_until(path.record(), touched, path.recycle)
+        except Exception:
+            # No event to be had. The one wait in a constructor, and only on this path:
+            # returning would free memory under a running copy.
+            try:
+                path.stream.synchronize()
+            except Exception:
+                # The device is lost; its copies will not run. The first error tells why.
+                inflight.keep_forever(touched)
 
     def __del__(self) -> None:
         if self._kept is not None and self._event is not None:
@@ -129,7 +144,8 @@ class PendingOutput(AsyncModelRunnerOutput):
         """
         if timeout is not None and not self._outcome_is_known:
             self._wait_at_most(timeout)
-        with self._lock:
+        # Made by whoever asks first (setdefault is one step): a constructor would pay for it cold.
+        with self.__dict__.setdefault("_lock", Lock()):
             if not self._outcome_is_known:
                 try:
                     self._finish()
@@ -260,17 +276,3 @@ def _check_devices(path: CopyPath, sources: Any, tensors: list[torch.Tensor]) ->
                 f"{names[0]} is on {tensor.device} and the streams are on {device}; use the "
                 "streams of the device that computed it"
             )
-
-
-def _leave_behind(path: CopyPath, touched: Any) -> None:
-    """Keep what the copies of a failed construction touch until they are done."""
-    try:
-        inflight.keep_until(path.record(), touched, path.recycle)
-    except Exception:
-        # No event to be had. The one wait in a constructor, and only on this path:
-        # returning would free memory under a running copy.
-        try:
-            path.stream.synchronize()
-        except Exception:
-            # The device is lost; its copies will not run. The first error tells why.
-            inflight.keep_forever(touched)

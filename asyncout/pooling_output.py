@@ -55,7 +55,8 @@ class AsyncPoolingOutput(PendingOutput):
         *,
         policy: CopyPolicy = DEFAULT,
     ) -> None:
-        super().__init__(model_runner_output, copy_path(policy, main_stream, copy_stream))
+        self._model_runner_output = model_runner_output
+        self._path = copy_path(policy, main_stream, copy_stream)
         finished = [bool(flag) for flag in finished_mask]
         check_pooling(model_runner_output.req_ids, pooler_output, finished)
         self._requests = len(finished)

@@ -14,10 +14,21 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from asyncout import hot
-from asyncout.landing import ALIGNMENT, Block, BlockPool, Form, array_of, lay_out, view_of
+from asyncout import hot, inflight
+from asyncout.events import Waiter
+from asyncout.landing import (
+    ALIGNMENT,
+    SMALLEST_BLOCK,
+    Block,
+    BlockPool,
+    Form,
+    array_of,
+    lay_out,
+    view_of,
+)
 from asyncout.policy import CopyPolicy
 from asyncout.runtime import Runtime, Submit
+from asyncout.step_fields import PROMPT_FIELDS, names_of_type
 
 
 class Landing(Protocol):
@@ -40,6 +51,11 @@ class Landing(Protocol):
         """Give the host tensors of the sources from place `start` to `stop`."""
 
 
+#: Enqueues an output, given it, the model runner's output, the sampler's and the counts, and
+#: gives True; or gives False where the step is not plain, and nothing was done.
+PlainStep = Callable[[Any, Any, Any, Any], bool]
+
+
 class Transfer(Protocol):
     """Makes landings of one kind.
 
@@ -53,6 +69,9 @@ class Transfer(Protocol):
     """
 
     is_batch: bool
+
+    def plain_step(self, waiter: Waiter) -> PlainStep | None:
+        """Give what enqueues a plain step in one compiled call, with events of `waiter`'s."""
 
     @property
     def prepare(self) -> Callable[[list[torch.Tensor]], Landing]:
@@ -72,6 +91,9 @@ class PerTensorTransfer:
 
     def __init__(self, copy: Callable[[torch.Tensor], torch.Tensor]) -> None:
         self.prepare: Callable[[list[torch.Tensor]], Landing] = partial(_TensorLanding, copy)
+
+    def plain_step(self, waiter: Waiter) -> None:
+        """There is none: each copy is a call of torch's."""
 
 
 class _TensorLanding:
@@ -122,6 +144,24 @@ class BatchedTransfer:
         if submit.lane is not None:
             # Compiled, for what a copy engine can read as it is; any other step falls back.
             self.prepare = partial(hot.COMPILED.land, submit.lane, self.pool.lend, self.prepare)
+        self._runtime, self._lane = runtime, submit.lane
+
+    def plain_step(self, waiter: Waiter) -> PlainStep | None:
+        """Make it of this transfer's lane and blocks, where there is a lane."""
+        if self._lane is None:
+            return None
+        step: PlainStep = hot.COMPILED.PlainStep(
+            lane=self._lane,
+            homes=self.pool.homes,
+            lend=self.pool.lend,
+            smallest_block=SMALLEST_BLOCK,
+            waiter=waiter,
+            clock=self._runtime.clock,
+            dropped=inflight.kept,
+            names_of_type=names_of_type,
+            prompt_fields=PROMPT_FIELDS,
+        )
+        return step
 
 
 class _BlockLanding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import weakref
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from asyncout import (
 from asyncout.landing import BlockPool, lay_out, view_of
 from asyncout.tree import gather, gather_in_python, rebuild, rebuild_in_python
 from asyncout.virtual import VirtualMachine
+from tests.fake_driver import FakeDriver
 
 compiled = pytest.mark.skipif(hot.COMPILED is None, reason="the loops were not compiled here")
 
@@ -323,59 +325,6 @@ def test_rows_that_are_not_the_ones_made_for_the_ids_are_left_alone() -> None:
 
 # --- the driver's calls -----------------------------------------------------------------------
 
-import ctypes  # noqa: E402  the driver below is made of C functions
-
-POINTER, SIZE = ctypes.c_void_p, ctypes.c_size_t
-
-
-class FakeDriver:
-    """A driver's functions that note their calls, and fail where they are told to."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-        self.fail: str | None = None
-        record = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, POINTER)
-        wait = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, POINTER, ctypes.c_uint)
-        one = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, ctypes.c_uint64, SIZE, POINTER)
-        array = ctypes.POINTER(ctypes.c_uint64)
-        batch = ctypes.CFUNCTYPE(
-            ctypes.c_int, array, array, array, SIZE, POINTER, array, SIZE, POINTER
-        )
-        self.record = record(lambda event, stream: self._note("record", event, stream))
-        self.wait = wait(lambda stream, event, flags: self._note("wait", stream, event))
-        self.one = one(lambda to, source, size, stream: self._note("one", to, source, size, stream))
-        self.batch = batch(
-            lambda to, source, size, count, attributes, starts, number, stream: self._note(
-                "batch", to[:count], source[:count], size[:count], stream, number, starts[0]
-            )
-        )
-
-    def _note(self, name: str, *arguments: Any) -> int:
-        self.calls.append((name, *arguments))
-        return 7 if name == self.fail else 0
-
-    def _fail(self, result: int, call: int) -> None:
-        raise OSError(f"call {call} gave {result}")
-
-    def lane(self, **handles: int) -> Any:
-        """Give a lane that copies tensors of the CPU, which there are everywhere."""
-        return hot.COMPILED.Lane(
-            **{
-                "record": ctypes.cast(self.record, POINTER).value,
-                "wait": ctypes.cast(self.wait, POINTER).value,
-                "copy_one": ctypes.cast(self.one, POINTER).value,
-                "copy_batch": ctypes.cast(self.batch, POINTER).value,
-                "attributes": 1,
-                "few": 2,
-                "device_type": 1,
-                "main": 11,
-                "copy": 22,
-                "marker": 33,
-                "fail": self._fail,
-                **handles,
-            }
-        )
-
 
 class Handle:
     handle = 44
@@ -472,10 +421,12 @@ def test_a_lane_goes_with_its_path_and_keeps_the_marker_until_then(
     library = SimpleNamespace(
         event_record=driver.record, stream_wait_event=driver.wait, copy_to_host=driver.one,
         copy_batch=driver.batch, attributes=ctypes.c_int(), check=check,
+        stream_is_capturing=driver.one,
     )  # fmt: skip
     monkeypatch.setattr(cuda_driver, "driver", lambda: library)
     monkeypatch.setattr(cuda_driver, "DLPACK_CUDA", 1)  # tensors of the CPU are there everywhere
-    main, copy = SimpleNamespace(cuda_stream=11), SimpleNamespace(cuda_stream=22)
+    main = SimpleNamespace(cuda_stream=11, device_index=0)
+    copy = SimpleNamespace(cuda_stream=22, device_index=0)
     submit = cuda_driver.DriverSubmit(FakeEvent(driver, 33), main, copy)
     marker, itself = weakref.ref(submit._marker), weakref.ref(submit)
     landing = hot.COMPILED.land(submit.lane, pool.lend, refuse, [torch.arange(2)])
@@ -629,9 +580,11 @@ def test_a_compiled_lease_ends_with_the_last_view_and_no_earlier(
 @compiled
 def test_a_driver_call_gives_its_result_and_takes_one_handle(driver: FakeDriver) -> None:
     seen: list[int] = []
-    function = ctypes.CFUNCTYPE(ctypes.c_int, POINTER)(lambda handle: seen.append(handle) or 600)
+    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(
+        lambda handle: seen.append(handle) or 600
+    )
     for waits in (False, True):
-        call = hot.COMPILED.Call(function=ctypes.cast(function, POINTER).value, waits=waits)
+        call = hot.COMPILED.Call(function=ctypes.cast(function, ctypes.c_void_p).value, waits=waits)
         assert call(77) == 600
         with pytest.raises(TypeError, match="one handle"):
             call(1, 2)

@@ -199,7 +199,7 @@ def test_outputs_may_be_constructed_and_read_in_many_threads(box: Box) -> None:
 
 
 @pytest.mark.guards("asyncout/pending_output.py", "self._path.recycle(event)")
-@pytest.mark.guards("asyncout/events.py", "self._free.append(event)")
+@pytest.mark.guards("asyncout/events.py", "self.ready.append(event)")
 def test_events_are_used_again_only_when_nobody_waits_for_them(box: Box) -> None:
     policy = CopyPolicy(wait="spin")
     first, second = box.output([[1]], policy=policy), box.output([[2]], policy=policy)

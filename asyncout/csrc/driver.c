@@ -4,6 +4,7 @@
 typedef int (*OneArgument)(void *first);
 typedef int (*RecordEvent)(void *event, void *stream);
 typedef int (*WaitEvent)(void *stream, void *event, unsigned flags);
+typedef int (*IsCapturing)(void *stream, int *status);
 typedef int (*CopyToHost)(void *target, uint64_t source, size_t bytes, void *stream);
 typedef int (*CopyBatch)(uint64_t *targets, uint64_t *sources, size_t *sizes, size_t count,
                          void *attributes, size_t *starts, size_t number, void *stream);
@@ -185,9 +186,10 @@ struct Lane {
     WaitEvent wait;
     CopyToHost copy_one;
     CopyBatch copy_batch;
+    IsCapturing is_capturing; /* NULL where nothing asks the lane */
     void *attributes;
     Py_ssize_t few;
-    int device_type;
+    int device_type, device_index;
     void *main, *copy, *marker;
     PyObject *fail;
 };
@@ -197,15 +199,16 @@ enum { CALL_RECORD_MAIN, CALL_WAIT, CALL_COPY, CALL_RECORD };
 static PyObject *
 lane_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"record", "wait", "copy_one", "copy_batch", "attributes", "few",
-                            "device_type", "main", "copy", "marker", "fail", NULL};
-    unsigned long long record, wait, one, batch, attributes, main, copy, marker;
+    static char *names[] = {"record", "wait", "copy_one", "copy_batch", "is_capturing",
+                            "attributes", "few", "device_type", "device_index", "main", "copy",
+                            "marker", "fail", NULL};
+    unsigned long long record, wait, one, batch, capturing, attributes, main, copy, marker;
     Py_ssize_t few;
-    int device_type;
+    int device_type, device_index;
     PyObject *fail;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "KKKKKniKKKO", names, &record, &wait,
-                                     &one, &batch, &attributes, &few, &device_type, &main, &copy,
-                                     &marker, &fail)) {
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "KKKKKKniiKKKO", names, &record, &wait,
+                                     &one, &batch, &capturing, &attributes, &few, &device_type,
+                                     &device_index, &main, &copy, &marker, &fail)) {
         return NULL;
     }
     Lane *lane = (Lane *)type->tp_alloc(type, 0);
@@ -214,9 +217,11 @@ lane_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
         lane->wait = (WaitEvent)(uintptr_t)wait;
         lane->copy_one = (CopyToHost)(uintptr_t)one;
         lane->copy_batch = (CopyBatch)(uintptr_t)batch;
+        lane->is_capturing = (IsCapturing)(uintptr_t)capturing;
         lane->attributes = (void *)(uintptr_t)attributes;
         lane->few = few;
         lane->device_type = device_type;
+        lane->device_index = device_index;
         lane->main = (void *)(uintptr_t)main;
         lane->copy = (void *)(uintptr_t)copy;
         lane->marker = (void *)(uintptr_t)marker;
@@ -233,9 +238,24 @@ lane_dealloc(PyObject *self)
 }
 
 int
-device_type_of(const Lane *lane)
+is_device_of(const Lane *lane, const DLTensor *tensor)
 {
-    return lane->device_type;
+    return tensor->device_type == lane->device_type && tensor->device_index == lane->device_index;
+}
+
+int
+may_be_capturing(const Lane *lane)
+{
+    void *stream = NULL;
+    int status = 0;
+    if (lane->is_capturing == NULL || exchange == NULL || exchange->current_stream == NULL) {
+        return 1;
+    }
+    if (exchange->current_stream(lane->device_type, lane->device_index, &stream) != 0) {
+        PyErr_Clear();
+        return 1;
+    }
+    return lane->is_capturing(stream, &status) != 0 || status != 0;
 }
 
 /* Make the calls; give the driver's result, and in `call` the one that gave it. */

@@ -77,6 +77,15 @@ int is_contiguous(const DLTensor *tensor);
  * negate them, which looking does not tell. */
 int holds_its_values(PyObject *object, const DLTensor *tensor);
 
+/* Whether an object is a plain tensor of some dimensions whose first one is so long. */
+int has_rows(PyObject *object, int32_t dimensions, int64_t rows);
+
+/* Whether logprobs' three tensors fit each other, and nothing else is there to be checked. */
+int logprobs_fit(PyObject *logprobs);
+
+/* Append every tensor of a value that has to be copied to a list; -1 with an exception. */
+int gather_from(PyObject *value, PyObject *found);
+
 int add_tensors(PyObject *module);
 PyObject *learn_types(PyObject *module, PyObject *arguments);
 PyObject *gather(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
@@ -94,8 +103,11 @@ PyObject *mask_rows(PyObject *module, PyObject *const *arguments, Py_ssize_t cou
 /* A step's driver calls on one pair of streams. */
 typedef struct Lane Lane;
 
-/* The device type, in DLPack's numbers, of what a lane copies. */
-int device_type_of(const Lane *lane);
+/* Whether a tensor is on the device whose memory a lane copies. */
+int is_device_of(const Lane *lane, const DLTensor *tensor);
+
+/* Whether the current stream is being captured into a graph, or that is not to be known. */
+int may_be_capturing(const Lane *lane);
 int is_lane(PyObject *object);
 
 /* Read an event's handle; -1 with an exception. */
@@ -109,7 +121,25 @@ int add_driver(PyObject *module);
 
 /* --- landing.c --------------------------------------------------------------------------- */
 
+/* Lay a list's tensors out and give their landing, without its lease, and the bytes that it
+ * needs. NULL without an exception where one of them is not plain. */
+PyObject *lay_out(PyObject *lane, PyObject *sources, size_t *bytes);
+
+/* Lend a block that nobody has. */
+PyObject *new_lease(PyObject *block);
+
+/* Give a landing its lease, of which it takes the reference. -1 with an exception where it is
+ * none; also for NULL, whose exception is there already. */
+int take_lease(PyObject *landing, PyObject *lease);
+
+/* Enqueue a landing's copies, and an event behind them unless it is NULL. */
+int enqueue_landing(PyObject *landing, PyObject *event);
+
 int add_landing(PyObject *module);
 PyObject *land(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+
+/* --- step.c ------------------------------------------------------------------------------ */
+
+int add_step(PyObject *module);
 
 #endif

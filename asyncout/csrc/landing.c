@@ -12,7 +12,38 @@ typedef struct {
     Py_ssize_t size;
 } Lease;
 
-static PyObject *name_home, *name_append;
+static PyObject *name_home, *name_append, *name_address, *name_size;
+static PyTypeObject lease_type;
+
+/* Give a new lease of a block, whose address and size the caller has read. */
+static PyObject *
+lease_of(PyTypeObject *type, PyObject *block, unsigned long long address, Py_ssize_t size)
+{
+    Lease *lease = (Lease *)type->tp_alloc(type, 0);
+    if (lease != NULL) {
+        lease->block = Py_NewRef(block);
+        lease->address = (char *)(uintptr_t)address;
+        lease->size = size;
+    }
+    return (PyObject *)lease;
+}
+
+PyObject *
+new_lease(PyObject *block)
+{
+    PyObject *address = PyObject_GetAttr(block, name_address);
+    PyObject *size = address == NULL ? NULL : PyObject_GetAttr(block, name_size), *lease = NULL;
+    if (size != NULL) {
+        unsigned long long number = PyLong_AsUnsignedLongLong(address);
+        Py_ssize_t bytes = PyErr_Occurred() ? 0 : PyLong_AsSsize_t(size);
+        if (!PyErr_Occurred()) {
+            lease = lease_of(&lease_type, block, number, bytes);
+        }
+    }
+    Py_XDECREF(address);
+    Py_XDECREF(size);
+    return lease;
+}
 
 static PyObject *
 lease_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
@@ -24,13 +55,7 @@ lease_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
     if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OKn", names, &block, &address, &size)) {
         return NULL;
     }
-    Lease *lease = (Lease *)type->tp_alloc(type, 0);
-    if (lease != NULL) {
-        lease->block = Py_NewRef(block);
-        lease->address = (char *)(uintptr_t)address;
-        lease->size = size;
-    }
-    return (PyObject *)lease;
+    return lease_of(type, block, address, size);
 }
 
 static void
@@ -298,10 +323,10 @@ static PyTypeObject landing_type;
 /* Lay a tensor out behind `end` and give its bytes; 0 where it is not on the lane's device,
  * contiguous, of few dimensions, or its memory does not hold its values. */
 static size_t
-lay_out_plain(PyObject *source, int device_type, Place *place, size_t *end)
+lay_out_plain(PyObject *source, const Lane *lane, Place *place, size_t *end)
 {
     DLTensor tensor;
-    if (!look_at(source, &tensor) || tensor.device_type != device_type ||
+    if (!look_at(source, &tensor) || !is_device_of(lane, &tensor) ||
         tensor.dimensions > MOST_DIMENSIONS || !is_contiguous(&tensor) ||
         !holds_its_values(source, &tensor)) {
         return 0;
@@ -319,6 +344,48 @@ lay_out_plain(PyObject *source, int device_type, Place *place, size_t *end)
 }
 
 PyObject *
+lay_out(PyObject *lane, PyObject *sources, size_t *bytes)
+{
+    Py_ssize_t count = PyList_GET_SIZE(sources);
+    Place *places = PyMem_Malloc((size_t)count * (sizeof(Place) + sizeof(size_t)));
+    if (places == NULL) {
+        return PyErr_NoMemory();
+    }
+    size_t *sizes = (size_t *)(places + count);
+    *bytes = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        sizes[i] = lay_out_plain(PyList_GET_ITEM(sources, i), (Lane *)lane, &places[i], bytes);
+        if (sizes[i] == 0) {
+            PyMem_Free(places);
+            return NULL;
+        }
+    }
+    Landing *landing = PyObject_New(Landing, &landing_type);
+    if (landing == NULL) {
+        PyMem_Free(places);
+        return NULL;
+    }
+    landing->lane = Py_NewRef(lane);
+    landing->sources = Py_NewRef(sources); /* kept alive for the copies; not looked at again */
+    landing->lease = NULL;
+    landing->count = count;
+    landing->places = places;
+    landing->sizes = sizes;
+    return (PyObject *)landing;
+}
+
+int
+take_lease(PyObject *landing, PyObject *lease)
+{
+    if (lease != NULL && Py_TYPE(lease) != &lease_type) {
+        PyErr_SetString(PyExc_TypeError, "the lender gave no lease");
+        Py_CLEAR(lease);
+    }
+    ((Landing *)landing)->lease = lease;
+    return lease == NULL ? -1 : 0;
+}
+
+PyObject *
 land(PyObject *module, PyObject *const *arguments, Py_ssize_t number)
 {
     if (number != 4 || !is_lane(arguments[0]) || !PyList_Check(arguments[3])) {
@@ -326,42 +393,19 @@ land(PyObject *module, PyObject *const *arguments, Py_ssize_t number)
                         "land takes a lane, a lender, a fallback and a list of tensors");
         return NULL;
     }
-    PyObject *lane = arguments[0], *lend = arguments[1], *fallback = arguments[2];
-    PyObject *sources = arguments[3];
-    int device_type = device_type_of((Lane *)lane);
-    Py_ssize_t count = PyList_GET_SIZE(sources);
-    Place *places = PyMem_Malloc((size_t)count * (sizeof(Place) + sizeof(size_t)));
-    if (places == NULL) {
-        return PyErr_NoMemory();
-    }
-    size_t *sizes = (size_t *)(places + count), end = 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        sizes[i] = lay_out_plain(PyList_GET_ITEM(sources, i), device_type, &places[i], &end);
-        if (sizes[i] == 0) {
-            PyMem_Free(places);
-            return PyObject_CallOneArg(fallback, sources);
-        }
+    PyObject *lend = arguments[1], *fallback = arguments[2], *sources = arguments[3];
+    size_t end;
+    PyObject *landing = lay_out(arguments[0], sources, &end);
+    if (landing == NULL) {
+        return PyErr_Occurred() ? NULL : PyObject_CallOneArg(fallback, sources);
     }
     PyObject *bytes = PyLong_FromSize_t(end);
     PyObject *lease = bytes == NULL ? NULL : PyObject_CallOneArg(lend, bytes);
     Py_XDECREF(bytes);
-    if (lease != NULL && Py_TYPE(lease) != &lease_type) {
-        PyErr_SetString(PyExc_TypeError, "the lender gave no lease");
-        Py_CLEAR(lease);
+    if (take_lease(landing, lease) < 0) {
+        Py_CLEAR(landing);
     }
-    Landing *landing = lease == NULL ? NULL : PyObject_New(Landing, &landing_type);
-    if (landing == NULL) {
-        Py_XDECREF(lease);
-        PyMem_Free(places);
-        return NULL;
-    }
-    landing->lane = Py_NewRef(lane);
-    landing->sources = Py_NewRef(sources); /* kept alive for the copies; not looked at again */
-    landing->lease = lease;
-    landing->count = count;
-    landing->places = places;
-    landing->sizes = sizes;
-    return (PyObject *)landing;
+    return landing;
 }
 
 static void
@@ -370,7 +414,7 @@ landing_dealloc(PyObject *self)
     Landing *landing = (Landing *)self;
     Py_DECREF(landing->lane);
     Py_DECREF(landing->sources);
-    Py_DECREF(landing->lease);
+    Py_XDECREF(landing->lease);
     PyMem_Free(landing->places);
     PyObject_Free(self);
 }
@@ -378,18 +422,19 @@ landing_dealloc(PyObject *self)
 /* Copies of a step that need no memory from the heap: sixteen prompts' logprobs have 50. */
 #define STEP_COPIES 64
 
-static PyObject *
-landing_enqueue(PyObject *self, PyObject *const *arguments, Py_ssize_t number)
+int
+enqueue_landing(PyObject *self, PyObject *event)
 {
     Landing *landing = (Landing *)self;
-    uint64_t event = 0;
-    if (number > 0 && arguments[0] != Py_None && handle_of(arguments[0], &event) < 0) {
-        return NULL;
+    uint64_t handle = 0;
+    if (event != NULL && handle_of(event, &handle) < 0) {
+        return -1;
     }
     Py_ssize_t count = landing->count;
     uint64_t own[2 * STEP_COPIES], *targets = own;
     if (count > STEP_COPIES && (targets = PyMem_New(uint64_t, 2 * (size_t)count)) == NULL) {
-        return PyErr_NoMemory();
+        PyErr_NoMemory();
+        return -1;
     }
     uint64_t *sources = targets + count;
     uint64_t base = (uint64_t)(uintptr_t)((Lease *)landing->lease)->address;
@@ -397,11 +442,18 @@ landing_enqueue(PyObject *self, PyObject *const *arguments, Py_ssize_t number)
         targets[i] = base + landing->places[i].offset;
         sources[i] = landing->places[i].source;
     }
-    int failed = submit((Lane *)landing->lane, targets, sources, landing->sizes, count, event);
+    int failed = submit((Lane *)landing->lane, targets, sources, landing->sizes, count, handle);
     if (targets != own) {
         PyMem_Free(targets);
     }
-    if (failed) {
+    return failed;
+}
+
+static PyObject *
+landing_enqueue(PyObject *self, PyObject *const *arguments, Py_ssize_t number)
+{
+    PyObject *event = number > 0 && arguments[0] != Py_None ? arguments[0] : NULL;
+    if (enqueue_landing(self, event) < 0) {
         return NULL;
     }
     Py_RETURN_NONE;
@@ -483,7 +535,9 @@ add_landing(PyObject *module)
 {
     name_home = PyUnicode_InternFromString("home");
     name_append = PyUnicode_InternFromString("append");
-    if (!name_home || !name_append) {
+    name_address = PyUnicode_InternFromString("address");
+    name_size = PyUnicode_InternFromString("size");
+    if (!name_home || !name_append || !name_address || !name_size) {
         return -1;
     }
     if (PyType_Ready(&part_type) < 0 || PyType_Ready(&landing_type) < 0) {

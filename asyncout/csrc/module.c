@@ -16,7 +16,10 @@ static PyMethodDef methods[] = {
 static int
 add_all(PyObject *module)
 {
-    return add_tensors(module) < 0 || add_driver(module) < 0 || add_landing(module) < 0 ? -1 : 0;
+    return add_tensors(module) < 0 || add_driver(module) < 0 || add_landing(module) < 0 ||
+                   add_step(module) < 0
+               ? -1
+               : 0;
 }
 
 static PyModuleDef_Slot slots[] = {

@@ -70,8 +70,12 @@ holds_its_values(PyObject *object, const DLTensor *tensor)
     if (tensor->type.code == DL_COMPLEX) {
         return 0;
     }
-    if (tensor->type.code != DL_FLOAT) {
-        return 1; /* an imaginary part is negated lazily, and always a float */
+    uint64_t address = (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset;
+    uint64_t pair = 2 * (uint64_t)tensor->type.bits / 8;
+    if (tensor->type.code != DL_FLOAT || pair == 0 || address % pair == 0) {
+        /* Only an imaginary part is negated lazily (no public function negates a whole tensor so):
+         * a float that lies behind its real part. To ask torch costs more than the whole look. */
+        return 1;
     }
     PyObject *is_neg = PyObject_CallMethodNoArgs(object, name_is_neg);
     if (is_neg == NULL) {
@@ -131,8 +135,6 @@ fields_of(PyObject *value)
     }
     return PyErr_Occurred() ? NULL : PyObject_CallOneArg(record_fields, type);
 }
-
-static int gather_from(PyObject *value, PyObject *found);
 
 /* Gather from one field; clears `is_on_host` unless it is a tensor there or holds none. */
 static int
@@ -228,7 +230,7 @@ gather_from_record(PyObject *value, PyObject *found)
 /* Said of a value that holds itself, as Python says it of the twins. */
 #define WHERE " while the tensors of a value were looked for"
 
-static int
+int
 gather_from(PyObject *value, PyObject *found)
 {
     if (PyObject_TypeCheck(value, (PyTypeObject *)tensor_type)) {
@@ -386,16 +388,14 @@ rebuild(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 
 /* --- lengths ----------------------------------------------------------------------------- */
 
-/* Whether an object is a tensor of some dimensions whose first one is so long. */
-static int
+int
 has_rows(PyObject *object, int32_t dimensions, int64_t rows)
 {
     DLTensor tensor;
     return look_at(object, &tensor) && tensor.dimensions == dimensions && tensor.shape[0] == rows;
 }
 
-/* Whether logprobs' three tensors fit each other, and nothing else is there to be checked. */
-static int
+int
 logprobs_fit(PyObject *logprobs)
 {
     if (!PyTuple_Check(logprobs) || PyTuple_GET_SIZE(logprobs) < 3) {
