@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -143,18 +144,10 @@ class AsyncOutput(PendingOutput):
         tensors = list(sources.values())
         ends: dict[str, int] = {}
         self._first, self._ends = len(tensors), ends
-        for name in handed_on(type(sampler_output)):
-            if (part := getattr(sampler_output, name)) is not None:
-                gather(part, tensors)
-                sources[name] = part
-                ends[name] = len(tensors)
-        for name in PROMPT_FIELDS:
-            if part := getattr(model_runner_output, name, None):
-                # A dict of its own: results are told apart by its order, and the engine may add
-                # and remove requests before they are read.
-                sources[name] = dict(part)
-                gather(sources[name], tensors)
-                ends[name] = len(tensors)
+        for name, part in _parts_handed_on(sampler_output, model_runner_output):
+            gather(part, tensors)
+            sources[name] = part
+            ends[name] = len(tensors)
         self._enqueue(sources, tensors, then)
 
     def _finish(self) -> None:
@@ -212,6 +205,18 @@ class AsyncOutput(PendingOutput):
             f"expert-parallel fault during this step: rank mask {mask} (1 = dead), dead ranks "
             f"{dead}; the step's results mean nothing"
         )
+
+
+def _parts_handed_on(sampled: Any, runner_output: Any) -> Iterator[tuple[str, Any]]:
+    """Give what is copied and handed on as it is, by its name."""
+    for name in handed_on(type(sampled)):
+        if (part := getattr(sampled, name)) is not None:
+            yield name, part
+    for name in PROMPT_FIELDS:
+        if part := getattr(runner_output, name, None):
+            # A dict of its own: results are told apart by its order, and the engine may add
+            # and remove requests before they are read.
+            yield name, dict(part)
 
 
 def _raise_on_nans_in(nans: dict[str, int]) -> None:

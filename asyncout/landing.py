@@ -73,12 +73,7 @@ def lease_in_python(block: Block) -> Lease:
     return lease
 
 
-def _compiled_lease(block: Block) -> Any:
-    return _CompiledLease(block, block.address, block.size)
-
-
-_CompiledLease: Any = None if hot.COMPILED is None else hot.COMPILED.Lease
-new_lease: Callable[[Block], Any] = lease_in_python if hot.COMPILED is None else _compiled_lease
+new_lease: Callable[[Block], Any] = lease_in_python if hot.COMPILED is None else hot.COMPILED.Lease
 
 
 class Block:

@@ -16,11 +16,8 @@ names_of_type: dict[type, tuple[str, ...]] = {}
 
 def handed_on(kind: type) -> tuple[str, ...]:
     """Name the fields of a type of sampler output that are copied and handed on as they are."""
-    try:
-        return names_of_type[kind]
-    except KeyError:
-        pass
-    names = record_fields(kind) or ("logprobs_tensors", "sampling_mask_tensors")
-    left_out = READ_BY_OUTPUT | DEVICE_ONLY_FIELDS
-    names_of_type[kind] = tuple(name for name in names if name not in left_out)
+    if kind not in names_of_type:
+        names = record_fields(kind) or ("logprobs_tensors", "sampling_mask_tensors")
+        left_out = READ_BY_OUTPUT | DEVICE_ONLY_FIELDS
+        names_of_type[kind] = tuple(name for name in names if name not in left_out)
     return names_of_type[kind]

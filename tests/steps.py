@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +29,15 @@ ALL_POLICIES = [
     for choices in itertools.product(*AXES.values())
     if not {"single", "thread"} <= set(choices)
 ]
+
+
+def in_threads(count: int, work: Callable[[int], object]) -> None:
+    """Call `work` with each number below `count`, each in a thread of its own, at once."""
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def policy_name(policy: CopyPolicy) -> str:

@@ -7,14 +7,13 @@ A test marked ``guards`` names the line of the library that it guards;
 from __future__ import annotations
 
 import gc
-import threading
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from steps import ALL_POLICIES, Box, policy_name
+from steps import ALL_POLICIES, Box, in_threads, policy_name
 
 from asyncout import (
     ORIGINAL,
@@ -622,13 +621,7 @@ def test_from_many_threads_the_work_is_done_once(box: Box) -> None:
     aux = Aux(box, [1])
     output = box.output([[1]], pending_aux_output=aux)
     results: list[object] = []
-    threads = [
-        threading.Thread(target=lambda: results.append(output.get_output())) for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(8, lambda _: results.append(output.get_output()))
     assert len(results) == 8
     assert len({id(result) for result in results}) == 1
     assert aux.processed == 1

@@ -547,12 +547,13 @@ def test_a_block_that_cannot_go_home_is_reported_and_no_crash(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Homeless:
+        address = size = 0
         home = property(lambda self: 1 / 0)
 
     reports: list[Any] = []
     monkeypatch.setattr("sys.unraisablehook", reports.append)
     block = Homeless()
-    hot.COMPILED.Lease(block, 0, 0)
+    hot.COMPILED.Lease(block)
     assert [(type(report.exc_value), report.object) for report in reports] == [
         (ZeroDivisionError, block)
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 from collections import deque
 from collections.abc import Container
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from steps import Box
+from steps import Box, in_threads
 
 from asyncout import (
     AsyncPoolingOutput,
@@ -187,11 +186,7 @@ def test_outputs_may_be_constructed_and_read_in_many_threads(box: Box) -> None:
             if output.get_output().sampled_token_ids != expected:
                 wrong.append(expected)
 
-    threads = [threading.Thread(target=work, args=(value,)) for value in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, work)
     assert wrong == []
 
 

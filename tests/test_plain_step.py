@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from steps import in_threads
 
 from asyncout import (
     DEFAULT,
@@ -743,9 +743,5 @@ def test_threads_that_construct_and_read_at_once_get_their_own_results(here: Set
             if got != [[thread], [step]]:
                 wrong.append(got)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, work)
     assert wrong == []

@@ -15,47 +15,41 @@ typedef struct {
 static PyObject *name_home, *name_append, *name_address, *name_size;
 static PyTypeObject lease_type;
 
-/* Give a new lease of a block, whose address and size the caller has read. */
 static PyObject *
-lease_of(PyTypeObject *type, PyObject *block, unsigned long long address, Py_ssize_t size)
+lease_of(PyTypeObject *type, PyObject *block)
 {
-    Lease *lease = (Lease *)type->tp_alloc(type, 0);
-    if (lease != NULL) {
-        lease->block = Py_NewRef(block);
-        lease->address = (char *)(uintptr_t)address;
-        lease->size = size;
+    PyObject *address = PyObject_GetAttr(block, name_address);
+    PyObject *size = address == NULL ? NULL : PyObject_GetAttr(block, name_size);
+    Lease *lease = NULL;
+    if (size != NULL) {
+        unsigned long long number = PyLong_AsUnsignedLongLong(address);
+        Py_ssize_t bytes = PyErr_Occurred() ? 0 : PyLong_AsSsize_t(size);
+        if (!PyErr_Occurred() && (lease = (Lease *)type->tp_alloc(type, 0)) != NULL) {
+            lease->block = Py_NewRef(block);
+            lease->address = (char *)(uintptr_t)number;
+            lease->size = bytes;
+        }
     }
+    Py_XDECREF(address);
+    Py_XDECREF(size);
     return (PyObject *)lease;
 }
 
 PyObject *
 new_lease(PyObject *block)
 {
-    PyObject *address = PyObject_GetAttr(block, name_address);
-    PyObject *size = address == NULL ? NULL : PyObject_GetAttr(block, name_size), *lease = NULL;
-    if (size != NULL) {
-        unsigned long long number = PyLong_AsUnsignedLongLong(address);
-        Py_ssize_t bytes = PyErr_Occurred() ? 0 : PyLong_AsSsize_t(size);
-        if (!PyErr_Occurred()) {
-            lease = lease_of(&lease_type, block, number, bytes);
-        }
-    }
-    Py_XDECREF(address);
-    Py_XDECREF(size);
-    return lease;
+    return lease_of(&lease_type, block);
 }
 
 static PyObject *
 lease_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"block", "address", "size", NULL};
+    static char *names[] = {"block", NULL};
     PyObject *block;
-    unsigned long long address;
-    Py_ssize_t size;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OKn", names, &block, &address, &size)) {
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O", names, &block)) {
         return NULL;
     }
-    return lease_of(type, block, address, size);
+    return lease_of(type, block);
 }
 
 static void
