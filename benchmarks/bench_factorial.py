@@ -35,14 +35,9 @@ INTERACTIONS = [
 ]
 
 
-#: A policy that changes a step by less is neither faster nor slower to an engine, and what
-#: six rounds say of such changes differs from run to run.
-LEAST_EFFECT = 0.01
-
-
 class _Question4(suite.Grid):
     question = 4
-    least_effect = LEAST_EFFECT
+    least_effect = names.LEAST_EFFECT
 
     def setup_cache(self) -> suite.Cache:
         return suite.collect("factorial")

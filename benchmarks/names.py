@@ -113,6 +113,10 @@ BLOCKS_QUICK = (
     block("routed experts 8192 x 60 x 8", "synchronous", "0.5 ms"),
 )
 
+#: Question 4: a policy that changes a step by less is neither faster nor slower to an
+#: engine, and what few rounds say of such changes differs from run to run.
+LEAST_EFFECT = 0.01
+
 #: Question 4: each factor's levels; the first is what the others are compared with.
 FACTORS = {
     "streams": ("single", "dual"),

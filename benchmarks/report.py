@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from benchmarks import factorial_summary
-from benchmarks.bench_factorial import LEAST_EFFECT
+from benchmarks import factorial_summary, names
 from benchmarks.results import Gain, ResultsError, read
 from benchmarks.targets import TARGETS
 
@@ -60,7 +59,7 @@ SHORT_HASH = 8
 HOW_TO_READ = (
     "ratio: arm over baseline, pair by pair, with its 95 % interval; under 1 is a gain. "
     "bound: the least ratio that there could be. In question 4 a change within "
-    f"{100 * LEAST_EFFECT:g} % is no verdict."
+    f"{100 * names.LEAST_EFFECT:g} % is no verdict."
 )
 
 

@@ -258,6 +258,33 @@ def test_a_grid_measures_a_noisy_cell_again_and_gives_it_up_in_the_end(tmp_path,
     assert plans.measure_cell(VirtualDevice(), cell_of(noise)) is not None
 
 
+def test_slow_spells_discard_a_cell_only_where_most_of_its_arms_have_them() -> None:
+    rounds = 24
+    spells = tuple(1.0 + (index >= rounds // 2) for index in range(rounds))
+    mixed = tuple(1.0 + index % 2 for index in range(rounds))
+
+    def judged(with_spells: int, arms: int) -> bool:
+        others = {str(arm): spells if arm < with_spells else mixed for arm in range(arms)}
+        return plans.judge({"baseline": (1.0,) * rounds, **others}).discard
+
+    assert judged(1, 1)
+    assert judged(1, 2)
+    assert judged(12, 23)
+    assert not judged(11, 23)
+    assert not judged(0, 23)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_whole"), [("smoke", False), ("quick", False), ("full", True), ("nightly", True)]
+)
+def test_a_cell_has_its_own_plan_where_all_is_measured_on_a_gpu(monkeypatch, name, is_whole):
+    monkeypatch.setenv(mode.VARIABLE, name)
+    own = plans.Plan(6, 24, 0.01, 1.0, 0)
+    cell = plans.Cell("step time", "decode", {}, lambda _: [], is_batch=True, whole_plan=own)
+    assert cell.plan_on(RealDevice()) is (own if is_whole else plans.BATCH_PLAN)
+    assert cell.plan_on(VirtualDevice()) is plans.BATCH_PLAN
+
+
 @pytest.mark.parametrize("held", [False, True])
 def test_a_run_of_a_gpu_that_was_held_back_says_so(tmp_path, monkeypatch, capsys, held) -> None:
     after = {"clock_reasons": "clocks_event_reason_hw_thermal_slowdown"} if held else CALM

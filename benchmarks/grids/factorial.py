@@ -17,6 +17,7 @@ from asyncout import DEFAULT, ORIGINAL, CopyPolicy
 from benchmarks import loops, names
 from benchmarks.devices import BenchDevice
 from benchmarks.grids.plans import Cell, Samples, row
+from benchmarks.measure import MIN_SAMPLES, Plan
 from benchmarks.suite import Row
 from benchmarks.workloads import WORKLOADS
 
@@ -34,6 +35,17 @@ LEAST_STEPS = 3
 
 #: Steps of a sample at most: with very short ones the host's time is what is measured.
 MOST_STEPS = 20
+
+#: Six rounds' interval reaches from the least to the greatest: one late round widens it.
+#: Blocks of short steps have time for more, until every policy's ratio is known to half of
+#: the least change that is a verdict. All blocks stay within 8 minutes.
+PLAN = Plan(
+    min_pairs=MIN_SAMPLES,
+    max_pairs=24,
+    half_width=names.LEAST_EFFECT / 2,
+    time_limit_s=8.0,
+    warmup_pairs=0,
+)
 
 NAMES = names.BLOCKS_FULL
 NIGHTLY_NAMES = names.BLOCKS
@@ -63,7 +75,7 @@ def cells(device: BenchDevice, name: str) -> Iterator[Cell]:
         arms[arm] = partial(LOOPS[loop], device, step, policy, launch, steps)
         if policy.wait == "hybrid":
             arms[arm]()  # an engine's first steps, which it learns from, are not its rule
-    yield Cell(STEP_TIME, name, arms, partial(_rows, name), is_batch=True)
+    yield Cell(STEP_TIME, name, arms, partial(_rows, name), is_batch=True, whole_plan=PLAN)
 
 
 def steps_of_sample(seconds: float) -> int:

@@ -28,11 +28,12 @@ BATCH_PLAN = Plan(min_pairs=6, max_pairs=6, half_width=1.0, time_limit_s=60.0, w
 MODELLED_PLAN = Plan(min_pairs=6, max_pairs=6, half_width=1.0, time_limit_s=60.0, warmup_pairs=1)
 
 
-def plan_for(device: BenchDevice, is_batch: bool = False) -> Plan:
-    """Choose the plan of this process's mode."""
-    if is_batch:
-        return BATCH_PLAN
-    return MODELLED_PLAN if device.modelled else MEASURED_PLANS[mode.current()]
+#: A machine's slow spells meet most of a cell's arms. With two dozen arms, one or two look
+#: dependent by chance: 12 independent rounds do so in 8 of 100 arms.
+SHARE_OF_ARMS = 0.5
+
+#: Modes that measure all there is, rather than show that it can be measured.
+WHOLE_MODES = ("full", "nightly")
 
 
 #: Samples of each arm of a cell, in rounds.
@@ -52,7 +53,9 @@ class Cell:
     rows : callable
         Makes rows of the samples; it may add those of other metrics.
     is_batch : bool
-        Whether a sample is made of many.
+        Whether a sample is made of many; the fewest rounds then say enough.
+    whole_plan : Plan or None
+        Plan on a GPU in :data:`WHOLE_MODES`, where it is not that of other cells.
     """
 
     metric: str
@@ -60,6 +63,15 @@ class Cell:
     arms: Mapping[str, Callable[[], float]]
     rows: Callable[[Samples], Iterable[Row]]
     is_batch: bool = False
+    whole_plan: Plan | None = None
+
+    def plan_on(self, device: BenchDevice) -> Plan:
+        """Choose the plan of this process's mode."""
+        if self.whole_plan and not device.modelled and mode.current() in WHOLE_MODES:
+            return self.whole_plan
+        if self.is_batch:
+            return BATCH_PLAN
+        return MODELLED_PLAN if device.modelled else MEASURED_PLANS[mode.current()]
 
 
 class Question(Protocol):
@@ -118,13 +130,15 @@ def measure_cell(device: BenchDevice, cell: Cell) -> Samples | None:
 
 
 def judge(samples: Samples) -> conditions.Judgement:
-    """Judge the machine by the first arm's samples and by the other arms' ratios to it."""
+    """Judge the machine by the first arm's samples and by most other arms' ratios to it."""
     baseline, *others = samples.values()
     judged = conditions.judge_baseline(baseline)
     if min(baseline) <= 0:
         return judged
-    for other in others:
-        judged += conditions.judge_rounds(PairedSamples(other, baseline).ratios)
+    found = [conditions.judge_rounds(PairedSamples(other, baseline).ratios) for other in others]
+    discarding = [of_arm for of_arm in found if of_arm.discard]
+    if discarding and len(discarding) >= SHARE_OF_ARMS * len(found):
+        judged += discarding[0]
     return judged
 
 
@@ -133,8 +147,7 @@ def run_arms(device: BenchDevice, cell: Cell) -> Samples:
 
     def region() -> Samples:
         with loops.no_collector(), device.times_only():
-            plan = plan_for(device, cell.is_batch)
-            return measure.measure_many(cell.arms, plan, clock=device.clock)
+            return measure.measure_many(cell.arms, cell.plan_on(device), clock=device.clock)
 
     return without_allocations(device, region)
 
