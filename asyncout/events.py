@@ -31,6 +31,12 @@ LEAST_SLEEP_S = 30e-6
 #: How late sleeps are taken to end until some have been seen, seconds.
 ASSUMED_LATENESS_S = 60e-6
 
+#: Waits in a row that late sleeps of before kept from sleeping, after which a sleep is tried
+#: again: nobody learns from no sleep that a machine's slow moment is over. As often again
+#: after each trial that ended late, so that a machine that stays slow is seldom asked.
+WAITS_TO_TRY = 2
+MOST_WAITS_TO_TRY = 64
+
 #: Share of the time waited so far after which a timed wait looks again, and the bounds of
 #: that pause in seconds: late by a sixteenth at most, for less than a hundredth of a core.
 LOOK_AGAIN = 1 / 16
@@ -124,7 +130,8 @@ class HybridWait:
     A wait that nothing predicts (the first one, or one behind a step that has become
     shorter) sleeps in the driver and costs what "block" costs. The next one spins for
     the last 40 % of that time at most; then the times are known. A wait that comes later
-    than expected spins for as long as it is late, and the next ones expect it.
+    than expected spins for as long as it is late, and the next ones expect it. Where sleeps
+    ended so late that none is left worth it, one is tried again after a few waits.
 
     Parameters
     ----------
@@ -149,6 +156,8 @@ class HybridWait:
         self._last_passed = (0.0, 0.0)
         self._lateness = RecentPast()
         self._overslept = 0
+        self._kept_awake = 0
+        self._waits_to_try = WAITS_TO_TRY
 
     def take(self) -> Event:
         """Give an event to spin on, or to sleep on while nothing predicts its passing."""
@@ -234,10 +243,22 @@ class HybridWait:
         wake = planned - late
         now = self._clock()
         if wake - now < LEAST_SLEEP_S:
+            if planned - ASSUMED_LATENESS_S - now >= LEAST_SLEEP_S:
+                self._note_kept_awake()
             return None
         self._runtime.sleep(wake - now)
         lateness.add(max(0.0, self._clock() - wake))
+        self._kept_awake = 0
+        if lateness.count > 1:  # the sleep before this one ended early enough for this one
+            self._waits_to_try = WAITS_TO_TRY
         return planned
+
+    def _note_kept_awake(self) -> None:
+        self._kept_awake += 1
+        if self._kept_awake >= self._waits_to_try:
+            self._lateness.forget()
+            self._kept_awake = 0
+            self._waits_to_try = min(2 * self._waits_to_try, MOST_WAITS_TO_TRY)
 
     def _note_oversleep(self, passing: RecentPast, planned: float) -> None:
         self._overslept += 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -322,6 +323,31 @@ def test_it_recovers_in_a_few_steps_when_the_step_changes(box: Box, hybrid, afte
     late, burnt = zip(*waits(box, hybrid, [after] * 30), strict=True)
     assert max(late[8:]) < 2 * box.vm.profile.spin_wake_s
     assert max(burnt[14:]) < 0.3 * after
+
+
+def late_sleeps(box: Box, monkeypatch: pytest.MonkeyPatch, lateness: Iterator[float]) -> None:
+    """Let each sleep end later by the next of these."""
+    sleep = box.vm.sleep
+    monkeypatch.setattr(box.vm, "sleep", lambda seconds: sleep(seconds + next(lateness)))
+
+
+@pytest.mark.guards("asyncout/events.py", "self._lateness.forget()")
+def test_one_late_sleep_does_not_keep_it_awake_for_ever(box: Box, hybrid, monkeypatch) -> None:
+    late_sleeps(box, monkeypatch, chain([0.0] * 20, [1 * MS], repeat(0.0)))
+    burnt = [cpu for _, cpu in waits(box, hybrid, [1 * MS] * 60)]
+    spun = [place for place, cpu in enumerate(burnt) if place > 4 and cpu > 0.5 * MS]
+    assert 1 <= len(spun) <= 5
+
+
+@pytest.mark.guards(
+    "asyncout/events.py",
+    "self._waits_to_try = min(2 * self._waits_to_try, MOST_WAITS_TO_TRY)",
+)
+def test_where_sleeps_stay_late_it_seldom_tries_another(box: Box, hybrid, monkeypatch) -> None:
+    late_sleeps(box, monkeypatch, repeat(1 * MS))
+    late = [late for late, _ in waits(box, hybrid, [1 * MS] * 600)]
+    overslept = sum(one > 0.2 * MS for one in late[200:])
+    assert 1 <= overslept <= 400 / 32
 
 
 def pipelined(
