@@ -3,11 +3,14 @@
 Reads the results of several runs of the same code, the same commit measured again into
 other folders or commits that changed nothing, and says of each metric how much it
 differs between runs, as an absolute value and as a ratio to its baseline. What is steady
-is tracked by value, what is steady only beside its baseline as a ratio, the rest not at
-all; the thresholds of regressions follow from the spread.
+is tracked by value, what is wild alone but not beside its baseline as a ratio, the rest
+not at all; the thresholds of regressions follow from the spread.
 
 Runs are given by their results folders (``asv run`` with ``results_dir`` set) and, within
-a folder, by their commits.
+a folder, by their commits. Each ``--commits`` is a group of runs of one code; several
+groups of different code add up, as each is compared with its own median only: those of
+``make planted ARGS="--keep FOLDER"`` are the commits up to the first plant, from it to
+the second, and from that on.
 """
 
 from __future__ import annotations
@@ -27,26 +30,31 @@ from typing import Any
 from benchmarks import results
 from benchmarks.results import Gain, ResultsError
 
-#: Between-run spread up to which a metric is tracked. Step detection needs noise of about a
-#: hundredth to see a tenth early.
+#: Between-run spread up to which a metric is tracked by value. Step detection needs noise
+#: of about a hundredth to see a tenth early.
 STEADY = 0.02
 
-#: Fewest runs that say anything of a spread. Five have a chance of 1 in 16 of all lying on
-#: one side of the median.
-MIN_RUNS = 5
+#: Spread up to which a ratio is tracked: its threshold is then a doubling, which a wait that
+#: oversleeps or a copy that holds the host makes. What needs more than that shows nothing.
+STEADY_RATIO = 0.25
+
+#: Runs beyond one a group that say something of a spread. Five runs of one code have a chance
+#: of 1 in 16 of all lying on one side of the median.
+MIN_FREEDOM = 4
 
 #: Spreads that a step must exceed to be a regression: the difference of two single runs is
 #: within 2.8 of their standard deviations 95 times in 100; four leave room for its own error.
 SPREADS_IN_THRESHOLD = 4
 
-#: No threshold is below this: smaller steps are not worth a maintainer's day.
-LEAST_THRESHOLD = 0.05
-
-#: Thresholds are rounded up to whole hundredths, so that they can be read.
-THRESHOLD_STEP = 0.01
+#: A threshold is the least of these that is wide enough: a step below the first is not worth
+#: a maintainer's day, and few of them can be read.
+THRESHOLDS = (0.1, 0.2, 0.5, 1.0)
 
 #: Standard deviations of a normal distribution in its median absolute deviation.
 MAD_TO_DEVIATION = 1.4826
+
+#: What floating point may add to a product.
+ROUNDING = 1e-9
 
 #: Decisions.
 ABSOLUTE, RATIO, DROP = "absolute", "ratio", "drop"
@@ -94,52 +102,59 @@ class Noise:
     threshold: float | None
 
 
-def spread(values: Sequence[float]) -> float:
-    """Give the relative spread of one figure per run: robust standard deviation over median.
+def spread(groups: Sequence[Sequence[float]]) -> float:
+    """Give the relative spread of one figure per run: a robust standard deviation.
 
-    The larger of the median absolute deviation, scaled to a standard deviation, and a
-    quarter of the range: a metric that mostly repeats and now and then jumps is not steady.
+    Each value counts as a share of its group's median. The larger of their median absolute
+    deviation, scaled to a standard deviation, and a quarter of their range: a metric that
+    mostly repeats and now and then jumps is not steady. Wider by what the groups' own
+    medians hide.
 
     Returns
     -------
     float
-        nan when the median is not above zero: shares of it mean nothing.
+        nan when a median is not above zero: shares of it mean nothing.
     """
-    middle = median(values)
-    if middle <= 0:
+    middles = [median(group) for group in groups]
+    if min(middles) <= 0:
         return math.nan
-    deviation = MAD_TO_DEVIATION * median(abs(value - middle) for value in values)
-    return max(deviation, (max(values) - min(values)) / 4) / middle
+    shares = [
+        value / middle for group, middle in zip(groups, middles, strict=True) for value in group
+    ]
+    deviation = MAD_TO_DEVIATION * median(abs(share - 1) for share in shares)
+    hidden = math.sqrt(len(shares) / (len(shares) - len(groups)))
+    return hidden * max(deviation, (max(shares) - min(shares)) / 4)
 
 
 def decide(arm: float, ratio: float, steady: float = STEADY) -> tuple[str, float | None]:
     """Decide how to track a metric, from its spreads; give the decision and the threshold."""
-    for decision, found in ((ABSOLUTE, arm), (RATIO, ratio)):
-        if found <= steady:  # nan is not
-            steps = SPREADS_IN_THRESHOLD * found / THRESHOLD_STEP
-            return decision, max(LEAST_THRESHOLD, math.ceil(steps - 1e-9) * THRESHOLD_STEP)
+    for decision, found, most in ((ABSOLUTE, arm, steady), (RATIO, ratio, STEADY_RATIO)):
+        if found <= most:  # nan is not
+            needed = SPREADS_IN_THRESHOLD * found - ROUNDING
+            return decision, next(step for step in THRESHOLDS if step >= needed)
     return DROP, None
 
 
-def analyse(runs: Sequence[Sequence[Gain]], steady: float = STEADY) -> list[Noise]:
+def analyse(groups: Sequence[Sequence[Sequence[Gain]]]) -> list[Noise]:
     """Say how much each comparison differs between runs.
 
     Parameters
     ----------
-    runs : sequence of sequence of Gain
-        One list a run.
-    steady : float
-        Largest spread that is tracked.
+    groups : sequence of sequence of sequence of Gain
+        Runs of one code each; a run is one list.
 
     Raises
     ------
     NoiseError
-        Fewer than :data:`MIN_RUNS`, one of them twice, or of several machines.
+        Too few runs, one of them twice, or runs of several machines.
     """
-    if len(runs) < MIN_RUNS:
+    runs = [run for group in groups for run in group]
+    if min(map(len, groups)) < 2 or len(runs) - len(groups) < MIN_FREEDOM:
+        sizes = " + ".join(str(len(group)) for group in groups)
         raise NoiseError(
-            f"{len(runs)} runs say nothing of the noise between runs; measure the same code "
-            f"{MIN_RUNS} times or more"
+            f"{sizes} runs say nothing of the noise between runs; measure the same code "
+            f"{MIN_FREEDOM + 1} times or more, or several codes at least twice each and "
+            f"{MIN_FREEDOM} times more than there are codes"
         )
     machines = {gain.machine for run in runs for gain in run}
     if len(machines) > 1:
@@ -147,20 +162,28 @@ def analyse(runs: Sequence[Sequence[Gain]], steady: float = STEADY) -> list[Nois
     measured = [tuple(gain.arm_value for gain in run if not gain.modelled) for run in runs]
     if any(measured) and len(set(measured)) < len(runs):
         raise NoiseError("the same run is given twice; its spread of 0 would pass for steadiness")
-    found: dict[tuple[str, str, str], list[Gain]] = defaultdict(list)
-    for run in runs:
-        for gain in run:
-            found[gain.benchmark, gain.workload, f"{gain.arm} / {gain.baseline}"].append(gain)
+    found: dict[tuple[str, str, str], list[list[Gain]]] = defaultdict(lambda: [[] for _ in groups])
+    for place, group in enumerate(groups):
+        for run in group:
+            for gain in run:
+                key = gain.benchmark, gain.workload, f"{gain.arm} / {gain.baseline}"
+                found[key][place].append(gain)
     # A metric that some runs lack is no basis for a threshold.
-    whole = {key: gains for key, gains in found.items() if len(gains) == len(runs)}
-    return [_noise(key, gains, steady) for key, gains in whole.items()]
+    sizes_of_all = [len(group) for group in groups]
+    return [
+        _noise(key, by_group)
+        for key, by_group in found.items()
+        if [len(group) for group in by_group] == sizes_of_all
+    ]
 
 
-def _noise(key: tuple[str, str, str], gains: Sequence[Gain], steady: float) -> Noise:
-    ratios = [gain.ratio for gain in gains if gain.ratio is not None]
-    arm = spread([gain.arm_value for gain in gains])
-    ratio = spread(ratios) if len(ratios) == len(gains) else math.nan
-    decision, threshold = decide(arm, ratio, steady)
+def _noise(key: tuple[str, str, str], groups: Sequence[Sequence[Gain]]) -> Noise:
+    gains = [gain for group in groups for gain in group]
+    arm = spread([[gain.arm_value for gain in group] for group in groups])
+    ratio = math.nan
+    if all(gain.ratio is not None for gain in gains):
+        ratio = spread([[gain.ratio or 0.0 for gain in group] for group in groups])
+    decision, threshold = decide(arm, ratio)
     benchmark, workload, comparison = key
     return Noise(
         benchmark=benchmark,
@@ -169,7 +192,7 @@ def _noise(key: tuple[str, str, str], gains: Sequence[Gain], steady: float) -> N
         modelled=gains[0].modelled,
         runs=len(gains),
         arm=arm,
-        baseline=spread([gain.baseline_value for gain in gains]),
+        baseline=spread([[gain.baseline_value for gain in group] for group in groups]),
         ratio=ratio,
         decision=decision,
         threshold=threshold,
@@ -182,10 +205,11 @@ def configuration(noises: Iterable[Noise]) -> dict[str, dict[str, float | None]]
     Returns
     -------
     dict
-        ``regressions_thresholds``: by benchmark method, the largest threshold of its tracked
-        rows; ``regressions_first_commits``: None for what is not tracked.
+        ``regressions_thresholds``: the least one for all, and larger ones for the rows that
+        need them, as asv takes the largest whose pattern matches;
+        ``regressions_first_commits``: None for what is not tracked.
     """
-    thresholds: dict[str, float | None] = {}
+    thresholds: dict[str, float | None] = {".*": THRESHOLDS[0]}
     untracked: dict[str, float | None] = {rf".*\.{method}": None for method in UNTRACKED}
     methods: dict[tuple[str, str], list[Noise]] = defaultdict(list)
     for noise in noises:
@@ -193,18 +217,33 @@ def configuration(noises: Iterable[Noise]) -> dict[str, dict[str, float | None]]
             methods[noise.benchmark, method].append(noise)
     for (benchmark, method), rows in methods.items():
         wanted = ABSOLUTE if method == ARM_METHOD else RATIO
-        name = re.escape(f"{benchmark}.{method}")
-        tracked = [row.threshold for row in rows if row.decision == wanted]
+        tracked = [row for row in rows if row.decision == wanted]
+        name = _pattern(f"{benchmark}.{method}")
         if not tracked:
             untracked[name] = None
             continue
-        # asv takes the largest threshold of all patterns that match, so there is one a method.
-        thresholds[name] = round(max(value for value in tracked if value is not None), 2)
-        for row in rows:
-            if row.decision != wanted:
-                parameters = f"('{row.workload}', '{row.comparison}')"
-                untracked[name + re.escape(parameters)] = None
+        if others := [row for row in rows if row.decision != wanted]:
+            untracked[name + _of_rows(others)] = None
+        # What was not measured here is taken to need as much as the wildest of its kind.
+        most = max(row.threshold or 0.0 for row in tracked)
+        for threshold in THRESHOLDS[1:]:
+            those = [row for row in tracked if row.threshold == threshold]
+            if threshold == most:
+                less = [row for row in tracked if row not in those]
+                thresholds[f"{name}(?!{_of_rows(less)})" if less else name] = threshold
+            elif those:
+                thresholds[name + _of_rows(those)] = threshold
     return {"regressions_thresholds": thresholds, "regressions_first_commits": untracked}
+
+
+def _of_rows(rows: Iterable[Noise]) -> str:
+    """Give a pattern for the parameters of these rows in asv's names."""
+    parameters = (f"'{row.workload}', '{row.comparison}'" for row in rows)
+    return rf"\((?:{'|'.join(map(_pattern, parameters))})\)"
+
+
+def _pattern(text: str) -> str:
+    return re.escape(text).replace(r"\ ", " ")  # a space is none of re's characters here
 
 
 def as_text(noises: Sequence[Noise]) -> str:
@@ -247,9 +286,9 @@ def as_object(noises: Sequence[Noise]) -> dict[str, Any]:
     return {"rows": rows, "configuration": configuration(noises)}
 
 
-def read_runs(
-    folders: Sequence[Path], machine: str | None, commits: Sequence[str]
-) -> list[list[Gain]]:
+def read_groups(
+    folders: Sequence[Path], machine: str | None, commits: Sequence[Sequence[str]]
+) -> list[list[list[Gain]]]:
     """Read a run from each folder and commit; without commits each folder's newest.
 
     Raises
@@ -257,17 +296,18 @@ def read_runs(
     ResultsError
         There are no such results, or a file cannot be read.
     """
-    names: Sequence[str | None] = commits or (None,)
-    return [results.read(folder, machine, name) for folder in folders for name in names]
+    groups: Sequence[Sequence[str | None]] = commits or ((None,),)
+    return [
+        [results.read(folder, machine, name) for folder in folders for name in group]
+        for group in groups
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line asks for; give the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        noises = analyse(
-            read_runs(options.folders, options.machine, options.commits), options.steady
-        )
+        noises = analyse(read_groups(options.folders, options.machine, options.commits))
     except ResultsError as error:
         print(f"error: {error}", file=sys.stderr)
         return NO_RESULTS
@@ -292,16 +332,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--commits",
         nargs="+",
-        default=(),
+        action="append",
+        default=[],
         metavar="HASH",
-        help="commits of each folder that are runs of the same code; default: its newest",
-    )
-    parser.add_argument(
-        "--steady",
-        type=float,
-        default=STEADY,
-        metavar="SHARE",
-        help=f"largest spread that is tracked; default: {STEADY}",
+        help="commits of each folder that are runs of the same code, as often as there are "
+        "codes; default: a folder's newest",
     )
     parser.add_argument("--json", type=Path, help="write all of it to a file")
     return parser
