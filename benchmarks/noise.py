@@ -82,7 +82,10 @@ class Noise:
         asv's class, such as "bench_waits.WakeUp".
     workload, comparison : str
     modelled : bool
-    runs : int
+    values : tuple of float
+        The arm's, one of each run.
+    ratios : tuple of (float or None)
+        To the baseline, one of each run.
     arm, baseline, ratio : float
         Between-run spread, relative to the median; nan where there is no ratio.
     decision : {"absolute", "ratio", "drop"}
@@ -94,7 +97,8 @@ class Noise:
     workload: str
     comparison: str
     modelled: bool
-    runs: int
+    values: tuple[float, ...]
+    ratios: tuple[float | None, ...]
     arm: float
     baseline: float
     ratio: float
@@ -190,7 +194,8 @@ def _noise(key: tuple[str, str, str], groups: Sequence[Sequence[Gain]]) -> Noise
         workload=workload,
         comparison=comparison,
         modelled=gains[0].modelled,
-        runs=len(gains),
+        values=tuple(gain.arm_value for gain in gains),
+        ratios=tuple(gain.ratio for gain in gains),
         arm=arm,
         baseline=spread([[gain.baseline_value for gain in group] for group in groups]),
         ratio=ratio,
@@ -262,7 +267,7 @@ def as_text(noises: Sequence[Noise]) -> str:
         for row in rows
     ]
     counts = {d: sum(n.decision == d for n in noises) for d in (ABSOLUTE, RATIO, DROP)}
-    runs = noises[0].runs if noises else 0
+    runs = len(noises[0].values) if noises else 0
     lines.append(
         f"between-run spread over {runs} runs; tracked by value: {counts[ABSOLUTE]}, "
         f"as a ratio: {counts[RATIO]}, not at all: {counts[DROP]}"
