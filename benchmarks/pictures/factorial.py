@@ -39,8 +39,9 @@ LENGTHS = dict(
 
 HEIGHT = 3.2
 
-#: Percent within which the vertical axis is linear, and its ends.
-LINEAR, LEAST, MOST = 1.0, -30.0, 130.0
+#: Percent within which the vertical axis is linear, and its ends; the lowest decade is left
+#: free for the legend.
+LINEAR, LEAST, MOST = 1.0, -130.0, 130.0
 
 SIZE_TICKS = {16.0: "16 B", 4096.0: "4 KiB", float(1 << 20): "1 MiB", float(128 << 20): "128 MiB"}
 
@@ -88,7 +89,7 @@ def draw(gains: Sequence[Gain]) -> Picture | None:
         f"{length} steps": {**drawn, "linestyle": "none", "markersize": 5}
         for length, drawn in LENGTHS.items()
     }
-    look.legend(axes[-1], looks, loc="lower left", fontsize=7)
+    look.legend(axes[-1], looks, loc="lower left", fontsize=7, ncols=2, columnspacing=0.8)
     alt = "Four panels of points, step time saved by size of the output. " + "; ".join(
         f"{title}: {rows.percent(_middle(points))} at the median, up to "
         f"{rows.percent(max(rows.saved(gain)[0] for gain in points))}"

@@ -116,6 +116,6 @@ def _message(found: dict[str, list[Gain]]) -> str:
     for metric, some in found.items():
         ratios = sorted(gain.ratio for gain in some if gain.arm == DEFAULT and gain.ratio)
         if ratios:
-            ends = f"{ratios[0]:.2g}" if len(ratios) == 1 else f"{ratios[0]:.2g}–{ratios[-1]:.2g}"
-            parts.append(f"{metric} {ends}")
+            ends = dict.fromkeys(f"{ratio:.2g}" for ratio in (ratios[0], ratios[-1]))
+            parts.append(f"{metric} {'–'.join(ends)}")
     return f"The default policy's cost, the original's being 1: {', '.join(parts)}"
