@@ -163,6 +163,8 @@ def analyse(groups: Sequence[Sequence[Sequence[Gain]]]) -> list[Noise]:
     machines = {gain.machine for run in runs for gain in run}
     if len(machines) > 1:
         raise NoiseError(f"runs of several machines: {', '.join(sorted(machines))}; choose one")
+    if not any(runs):
+        raise NoiseError("the runs have no such benchmark")
     measured = [tuple(gain.arm_value for gain in run if not gain.modelled) for run in runs]
     if any(measured) and len(set(measured)) < len(runs):
         raise NoiseError("the same run is given twice; its spread of 0 would pass for steadiness")
@@ -227,9 +229,9 @@ def configuration(noises: Iterable[Noise]) -> dict[str, dict[str, float | None]]
         if not tracked:
             untracked[name] = None
             continue
-        if others := [row for row in rows if row.decision != wanted]:
-            untracked[name + _of_rows(others)] = None
-        # What was not measured here is taken to need as much as the wildest of its kind.
+        # What was not measured here is taken to be like the wildest of its kind.
+        if len(tracked) < len(rows):
+            untracked[f"{name}(?!{_of_rows(tracked)})"] = None
         most = max(row.threshold or 0.0 for row in tracked)
         for threshold in THRESHOLDS[1:]:
             those = [row for row in tracked if row.threshold == threshold]
@@ -312,7 +314,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line asks for; give the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        noises = analyse(read_groups(options.folders, options.machine, options.commits))
+        groups = read_groups(options.folders, options.machine, options.commits)
+        noises = analyse(
+            [
+                [[one for one in run if options.bench.match(one.benchmark)] for run in group]
+                for group in groups
+            ]
+        )
     except ResultsError as error:
         print(f"error: {error}", file=sys.stderr)
         return NO_RESULTS
@@ -342,6 +350,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="HASH",
         help="commits of each folder that are runs of the same code, as often as there are "
         "codes; default: a folder's newest",
+    )
+    parser.add_argument(
+        "--bench",
+        type=re.compile,
+        default=re.compile(""),
+        metavar="REGEX",
+        help="only benchmarks whose name begins so, such as 'bench_streams', where commits "
+        "changed nothing for these; default: all",
     )
     parser.add_argument("--json", type=Path, help="write all of it to a file")
     return parser

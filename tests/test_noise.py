@@ -122,7 +122,7 @@ def test_the_configuration_tracks_each_metric_in_one_way_only() -> None:
 
     assert tracked("steady") == ["track_arm"]
     assert tracked("drifting") == ["track_ratio"]
-    assert tracked("wild") == []
+    assert tracked("wild") == tracked("unknown") == []
     assert tracked("steady", "WakeUpModelled") == ["track_arm"]
     json.dumps(found, allow_nan=False)
 
@@ -198,5 +198,9 @@ def test_runs_are_read_from_folders_or_from_commits_of_one(
     assert noise.main([str(tmp_path / f"alone-{number}") for number in range(5)]) == 0
     assert capsys.readouterr().out == first
     assert "tracked by value: 1, as a ratio: 0, not at all: 0" in first
+    assert noise.main([*together, "--bench", r"bench_waits\.Wake"]) == 0
+    assert capsys.readouterr().out == first
+    assert noise.main([*together, "--bench", "bench_streams"]) == 1
+    assert "no such benchmark" in capsys.readouterr().err
     assert noise.main([str(tmp_path / "together")]) == 1
     assert "1 runs say nothing" in capsys.readouterr().err
