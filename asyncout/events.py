@@ -31,11 +31,14 @@ LEAST_SLEEP_S = 30e-6
 #: How late sleeps are taken to end until some have been seen, seconds.
 ASSUMED_LATENESS_S = 60e-6
 
-#: Waits in a row that late sleeps of before kept from sleeping, after which a sleep is tried
-#: again: nobody learns from no sleep that a machine's slow moment is over. As often again
-#: after each trial that ended late, so that a machine that stays slow is seldom asked.
+#: Waits that late sleeps of before kept from sleeping, after which a sleep is tried again:
+#: nobody learns from no sleep that a machine's slow moment is over. As often again after each
+#: trial that ended late, so that a machine that stays slow is seldom asked.
 WAITS_TO_TRY = 2
 MOST_WAITS_TO_TRY = 64
+
+#: A sleep is on time again when it ends no later than this, seconds.
+USUAL_LATENESS_S = 2 * ASSUMED_LATENESS_S
 
 #: Share of the time waited so far after which a timed wait looks again, and the bounds of
 #: that pause in seconds: late by a sixteenth at most, for less than a hundredth of a core.
@@ -130,8 +133,8 @@ class HybridWait:
     A wait that nothing predicts (the first one, or one behind a step that has become
     shorter) sleeps in the driver and costs what "block" costs. The next one spins for
     the last 40 % of that time at most; then the times are known. A wait that comes later
-    than expected spins for as long as it is late, and the next ones expect it. Where sleeps
-    ended so late that none is left worth it, one is tried again after a few waits.
+    than expected spins for as long as it is late; once a few were, the next ones expect it. Where
+    sleeps ended so late that none is left worth it, one is tried again after a few waits.
 
     Parameters
     ----------
@@ -219,10 +222,9 @@ class HybridWait:
             Whether it may be one of the other kind.
         """
         if passing.count:
-            least = passing.mean - passing.margin
-            return min(least, other.mean - other.margin) if is_open and other.count else least
+            return min(passing.least, other.least) if is_open and other.count else passing.least
         if other.count:
-            return SHARE_OF_A_BOUND * other.mean
+            return SHARE_OF_A_BOUND * other.least
         return None if self._bound is None else SHARE_OF_A_BOUND * self._bound
 
     def _sleep_before(self, begin: float, expected: float | None) -> float | None:
@@ -249,7 +251,7 @@ class HybridWait:
         self._runtime.sleep(wake - now)
         lateness.add(max(0.0, self._clock() - wake))
         self._kept_awake = 0
-        if lateness.count > 1:  # the sleep before this one ended early enough for this one
+        if lateness.count > 1 and late <= USUAL_LATENESS_S:
             self._waits_to_try = WAITS_TO_TRY
         return planned
 

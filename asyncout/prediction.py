@@ -20,6 +20,10 @@ JUMP_SHARE = 0.3
 #: Spread assumed after a single value, as a share of it.
 FIRST_SPREAD = 0.05
 
+#: Values like the first after a jump until it is no lone one, such as a prefill among decode
+#: steps: until then the next value may well be as small as those before.
+VALUES_TO_TRUST = 3
+
 
 class RecentPast:
     """Mean and spread of a value, the newest weighted most.
@@ -31,12 +35,14 @@ class RecentPast:
     mean : float
     """
 
-    __slots__ = ("_variance", "count", "mean")
+    __slots__ = ("_before", "_variance", "count", "mean")
 
     def __init__(self) -> None:
         self.count = 0
         self.mean = 0.0
         self._variance = 0.0
+        #: The least that was expected before the last jump.
+        self._before = math.inf
 
     def add(self, value: float) -> None:
         """Take in one more value."""
@@ -45,6 +51,7 @@ class RecentPast:
         if self.count and (
             abs(difference) > JUMP_SHARE * self.mean and square > JUMP_SPREADS**2 * self._variance
         ):
+            self._before = self.least
             self.count = 0
         if self.count == 0:
             self.mean, self._variance = value, (FIRST_SPREAD * value) ** 2
@@ -58,6 +65,13 @@ class RecentPast:
     def forget(self) -> None:
         """Start again from nothing."""
         self.count = 0
+        self._before = math.inf
+
+    @property
+    def least(self) -> float:
+        """A value that the next one will hardly be below."""
+        least = self.mean - self.margin
+        return least if self.count >= VALUES_TO_TRUST else min(least, self._before)
 
     @property
     def margin(self) -> float:

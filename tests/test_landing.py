@@ -350,6 +350,27 @@ def test_where_sleeps_stay_late_it_seldom_tries_another(box: Box, hybrid, monkey
     assert 1 <= overslept <= 400 / 32
 
 
+def test_a_longer_wait_that_can_afford_a_late_sleep_makes_no_short_one_try(
+    box: Box, hybrid, monkeypatch
+) -> None:
+    late_sleeps(box, monkeypatch, repeat(1.5 * MS))
+    lengths = [20 * MS if place % 64 == 0 else 1 * MS for place in range(64 * 12)]
+    late = [late for late, _ in waits(box, hybrid, lengths)]
+    overslept = sum(one > 0.2 * MS for one in late[64 * 4 :])
+    assert overslept <= 8 * 64 / 32
+
+
+@pytest.mark.guards("asyncout/prediction.py", "self._before = self.least")
+@pytest.mark.parametrize("long", [3 * MS, 20 * MS])
+def test_a_long_step_among_short_ones_makes_no_later_result_late(box: Box, hybrid, long) -> None:
+    """An engine's prefill among its decode steps."""
+    lengths = ([1 * MS] * 15 + [long]) * 20
+    late, burnt = zip(*waits(box, hybrid, lengths), strict=True)
+    assert max(late[16:]) < 2 * box.vm.profile.spin_wake_s
+    short = [cpu for cpu, length in zip(burnt, lengths, strict=True) if length == 1 * MS]
+    assert sum(short[32:]) / len(short[32:]) < 0.3 * MS
+
+
 def pipelined(
     box: Box,
     waiter: HybridWait,
