@@ -88,16 +88,21 @@ class PendingOutput(AsyncModelRunnerOutput):
             path.look_at_memory(tensors, landing)
 
     def _submit_aside(
-        self, marker: Event, tensors: list[torch.Tensor], landing: Landing, then: Then | None
+        self,
+        marker: Event,
+        tensors: list[torch.Tensor],
+        landing: Landing,
+        then: Then | None,
+        error: BaseException | None,
     ) -> None:
         """Do the same in the worker, behind the main stream's work at construction."""
         assert self._handed_over is not None
-        error: BaseException | None = None
-        try:
-            self._path.follow(marker)
-            self._submit(tensors, landing, then)
-        except BaseException as caught:  # whatever it is: a reader waits for it
-            error = caught
+        if error is None:
+            try:
+                self._path.follow(marker)
+                self._submit(tensors, landing, then)
+            except BaseException as caught:  # whatever it is: a reader waits for it
+                error = caught
         self._handed_over.settle(error)
 
     def _leave_behind(self) -> None:
@@ -193,10 +198,13 @@ class PendingOutput(AsyncModelRunnerOutput):
         runtime = self._path.runtime
         if wait_until(runtime, self.ready, runtime.clock() + timeout):
             return
+        kept = self._kept
+        if kept is None:  # another reader was done in this moment
+            return
         requests = self._model_runner_output.req_ids
         named = ", ".join(requests[:MAX_NAMED_REQUESTS])
         more = len(requests) - MAX_NAMED_REQUESTS
-        fields = sorted({name.split("[")[0] for name, _ in named_tensors(self._kept[0])})
+        fields = sorted({name.split("[")[0] for name, _ in named_tensors(kept[0])})
         raise OutputTimeoutError(
             f"the results of {len(requests)} requests ({named}"
             + (f" and {more} more" if more > 0 else "")

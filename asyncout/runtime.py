@@ -90,6 +90,10 @@ class Submit(Protocol):
         """
 
 
+#: What a worker runs: called with what kept its thread from its stream, or None.
+Job = Callable[["BaseException | None"], None]
+
+
 class Worker(Protocol):
     """A thread that runs jobs one after the other, with a stream of its own.
 
@@ -100,7 +104,7 @@ class Worker(Protocol):
 
     stream: Any
 
-    def run(self, job: Callable[[], None]) -> None:
+    def run(self, job: Job) -> None:
         """Have a job run behind the earlier ones. It must not raise."""
 
 

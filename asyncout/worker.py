@@ -8,6 +8,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
+from asyncout.runtime import Job
+
 #: How long the process's end waits for copies that are still to be enqueued, seconds: a
 #: device that hangs must not keep the process for ever.
 LAST_JOBS_S = 5.0
@@ -46,7 +48,8 @@ class ThreadWorker:
     stream : Stream
         Its own; what jobs enqueue copies on.
     enter : callable
-        Called first in the thread; makes the stream and its device current there.
+        Called in the thread before the first job; makes the stream and its device current
+        there. Where it raises, the job gets the error, and the next one's turn tries again.
 
     Attributes
     ----------
@@ -56,11 +59,11 @@ class ThreadWorker:
     def __init__(self, stream: Any, enter: Callable[[], None]) -> None:
         self.stream = stream
         self._enter = enter
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
 
-    def run(self, job: Callable[[], None]) -> None:
+    def run(self, job: Job) -> None:
         """Have a job run behind the earlier ones. It must not raise."""
         self._jobs.put(job)
         thread = self._thread
@@ -78,10 +81,17 @@ class ThreadWorker:
             atexit.register(self._finish)
 
     def _work(self) -> None:
-        self._enter()
+        has_entered = False
         while (job := self._jobs.get()) is not None:
-            job()
-            del job  # it holds an output: not until the next one comes
+            error: BaseException | None = None
+            if not has_entered:
+                try:
+                    self._enter()
+                    has_entered = True
+                except BaseException as caught:  # whatever it is: a reader waits for the job
+                    error = caught
+            job(error)
+            del job, error  # they hold an output: not until the next one comes
 
     def _finish(self) -> None:
         self._jobs.put(None)

@@ -180,7 +180,7 @@ class FakeRuntime(CudaRuntime):
 
     def worker(self, device: torch.device) -> Any:
         """Give a worker that does each job at once."""
-        return SimpleNamespace(stream=FakeStream(self, device, 44), run=lambda job: job())
+        return SimpleNamespace(stream=FakeStream(self, device, 44), run=lambda job: job(None))
 
     def device_count(self) -> int:
         """One."""

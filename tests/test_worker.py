@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from steps import Box
 
-from asyncout import CopyPolicy, OutputTimeoutError
+from asyncout import CopyPolicy, OutputTimeoutError, pending_output
 from asyncout.worker import Handover, ThreadWorker
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,9 +35,9 @@ def test_jobs_run_in_order_in_one_thread_that_starts_with_the_first(worker: Thre
     ran: list[tuple[int, str]] = []
     assert threading.active_count() == before
     for number in range(50):
-        worker.run(lambda n=number: ran.append((n, threading.current_thread().name)))
+        worker.run(lambda _, n=number: ran.append((n, threading.current_thread().name)))
     done = Handover()
-    worker.run(lambda: done.settle(None))
+    worker.run(done.settle)
     done.wait()
     assert [number for number, _ in ran] == list(range(50))
     assert {name for _, name in ran} == {"asyncout copies"}
@@ -50,17 +50,61 @@ def test_the_thread_enters_its_stream_before_the_first_job() -> None:
     worker = ThreadWorker("stream", lambda: seen.append("entered"))
     for _ in range(2):
         done = Handover()
-        worker.run(lambda done=done: (seen.append("job"), done.settle(None)))
+        worker.run(lambda error, done=done: (seen.append("job"), done.settle(error)))
         done.wait()
     assert seen == ["entered", "job", "job"]
+
+
+def test_a_stream_that_cannot_be_entered_fails_the_job_and_the_next_one_tries_again() -> None:
+    failures = iter([MemoryError("planted"), None])
+
+    def enter() -> None:
+        if (failure := next(failures)) is not None:
+            raise failure
+
+    worker = ThreadWorker("stream", enter)
+    first, second, third = Handover(), Handover(), Handover()
+    for handover in (first, second, third):
+        worker.run(handover.settle)
+    with pytest.raises(MemoryError, match="planted"):
+        first.wait()
+    second.wait()
+    third.wait()
+
+
+def test_an_output_raises_what_kept_the_worker_from_its_stream(box: Box) -> None:
+    def enter() -> None:
+        raise MemoryError("planted")
+
+    output = box.output([[1]], policy=THREAD)
+    output.get_output()
+    output._path.worker = ThreadWorker(output._path.worker.stream, enter)
+    output = box.output([[1]], policy=THREAD)
+    for _ in range(2):
+        with pytest.raises(MemoryError, match="planted"):
+            output.get_output()
+
+
+def test_a_timed_reader_gets_the_result_that_another_finishes_behind_its_last_look(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box.vm.busy(50e-3)
+    output = box.output([[1], [2]])
+
+    def too_late(*arguments: object) -> bool:
+        output.get_output()  # as another thread does just then
+        return False
+
+    monkeypatch.setattr(pending_output, "wait_until", too_late)
+    assert output.get_output(timeout=5e-3).sampled_token_ids == [[1], [2]]
 
 
 def test_a_job_is_let_go_when_it_has_run(worker: ThreadWorker) -> None:
     import weakref
 
     class Job:
-        def __call__(self) -> None:
-            pass
+        def __call__(self, error: BaseException | None) -> None:
+            assert error is None
 
     job = Job()
     gone = threading.Event()
@@ -84,7 +128,7 @@ def test_the_worker_ends_with_the_process_and_its_jobs_are_done() -> None:
     program = (
         "import time; from asyncout.worker import ThreadWorker\n"
         "worker = ThreadWorker(None, lambda: None)\n"
-        "for n in range(5): worker.run(lambda n=n: (time.sleep(0.02), print(n, flush=True)))\n"
+        "for n in range(5): worker.run(lambda _, n=n: (time.sleep(0.02), print(n, flush=True)))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -145,7 +189,7 @@ def test_what_is_not_enqueued_yet_is_not_ready_and_times_out(box: Box, slow: Slo
     assert not output.ready()
     with pytest.raises(OutputTimeoutError):
         output.get_output(timeout=1e-3)
-    slow.jobs.pop()()
+    slow.jobs.pop()(None)
     assert output.get_output(timeout=1).sampled_token_ids == [[3]]
 
 
@@ -154,7 +198,7 @@ def test_copies_wait_for_the_work_at_construction_and_for_no_more(
 ) -> None:
     output = box.output([[4]], policy=THREAD)
     box.vm.busy(1.0)  # the next step
-    slow.jobs.pop()()
+    slow.jobs.pop()(None)
     assert output.get_output().sampled_token_ids == [[4]]
     assert box.vm.now < 0.5
 
@@ -166,7 +210,7 @@ def test_an_output_that_is_dropped_before_it_was_enqueued_disturbs_nobody(
     box.overwrite_freed_memory()
     later = box.output([[6]], policy=THREAD)
     for job in slow.jobs:
-        job()
+        job(None)
     slow.jobs.clear()
     assert later.get_output().sampled_token_ids == [[6]]
 
@@ -179,6 +223,6 @@ def test_a_stream_that_is_made_to_wait_waits_for_copies_that_are_enqueued_later(
     waited.start()
     waited.join(0.05)
     assert waited.is_alive()
-    slow.jobs.pop()()
+    slow.jobs.pop()(None)
     waited.join(10)
     assert not waited.is_alive()

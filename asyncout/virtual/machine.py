@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from asyncout.errors import DeviceMismatchError, StreamTypeError
-from asyncout.runtime import HostBlock, Submit
+from asyncout.runtime import HostBlock, Job, Submit
 from asyncout.virtual.engine import Engine, Record, Simulation
 from asyncout.virtual.memory import BlockOrigin, DestructorLock, DeviceMemory, HostMemory
 from asyncout.virtual.order import Move, Op, Use, Uses, part_of
@@ -81,14 +81,14 @@ class VirtualWorker:
         self.stream = stream
         self._now = 0.0
 
-    def run(self, job: Callable[[], None]) -> None:
+    def run(self, job: Job) -> None:
         """Run a job when the worker is free, at no cost to the host's own time."""
         machine = self.machine
         with machine.lock:
             before, current = machine.now, machine.current_stream()
             machine.set_clock(max(before, self._now))
             try:
-                job()
+                job(None)
             finally:
                 machine.set_stream(current)
                 self._now = machine.now
