@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import product
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import benchmarks
@@ -149,7 +150,10 @@ def _newest(folder: Path, commit: str | None) -> list[Any]:
     """Load the results of one commit, the newest unless named, in each environment."""
     loaded = [_load(path) for path in sorted(folder.glob("*.json")) if path.name != "machine.json"]
     if commit is not None:
-        return [results for results in loaded if results.commit_hash.startswith(commit)]
+        named = [results for results in loaded if results.commit_hash.startswith(commit)]
+        if len(found := sorted({results.commit_hash for results in named})) > 1:
+            raise ResultsError(f"{commit!r} may be any of {', '.join(found)}; give more digits")
+        return named
     newest = max((results.date for results in loaded), default=None)
     return [results for results in loaded if results.date == newest]
 
@@ -239,15 +243,15 @@ def _compare(pairs: PairedSamples, least_effect: float) -> dict[str, Any]:
             "high": compared.high,
             "verdict": compared.verdict,
         }
-    # A difference may be zero or less, and then has no ratio; its sign still tells.
+    # A difference may be zero or less, and then has no ratio, of which the least effect would
+    # be a share; its sign still tells.
     low, high = measure.dependent_interval(
         [a - b for a, b in zip(pairs.arm, pairs.baseline, strict=True)]
     )
     verdict = "faster" if high < 0 else "slower" if low > 0 else CANNOT_TELL
-    middle = len(pairs.arm) // 2
     return {
-        "arm_value": sorted(pairs.arm)[middle],
-        "baseline_value": sorted(pairs.baseline)[middle],
+        "arm_value": median(pairs.arm),
+        "baseline_value": median(pairs.baseline),
         "ratio": None,
         "low": None,
         "high": None,

@@ -2,8 +2,9 @@
 
 ``fake_worker.py SIDE JSON``: the object may have ``factor`` (of every value), ``spread``
 (of a process's own factor), ``virtual``, ``lacks`` and ``breaks`` (probes by index),
-``no_device``, ``unsettled``, ``notes`` (a file: where it was put), and ``dies``,
-``hangs``, ``babbles`` (what it does when asked so).
+``no_device``, ``unsettled``, ``notes`` (a file: where it was put), ``opened`` (a file:
+which probes were opened and closed), and ``dies``, ``hangs``, ``babbles`` (what it
+does when asked so).
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ def answer(question: dict, wanted: dict, factor: float) -> dict:
         return {"ok": True, "device": "a fake", "modelled": bool(wanted.get("virtual"))}
     if do == "settle":
         return settle(question, wanted)
+    if do in ("open", "close") and "opened" in wanted:
+        with open(wanted["opened"], "a", encoding="utf-8") as notes:
+            notes.write(json.dumps([do, probe]) + "\n")
     if do == "open" and probe in wanted.get("lacks", ()):
         return {"ok": False, "error": "ImportError: no such name", "lacking": True}
     if do == "open" and probe in wanted.get("breaks", ()):

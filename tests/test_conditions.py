@@ -258,7 +258,7 @@ def test_a_grid_measures_a_noisy_cell_again_and_gives_it_up_in_the_end(tmp_path,
     assert plans.measure_cell(VirtualDevice(), cell_of(noise)) is not None
 
 
-def test_slow_spells_discard_a_cell_only_where_most_of_its_arms_have_them() -> None:
+def test_slow_spells_discard_a_cell_only_where_half_of_its_arms_have_them() -> None:
     rounds = 24
     spells = tuple(1.0 + (index >= rounds // 2) for index in range(rounds))
     mixed = tuple(1.0 + index % 2 for index in range(rounds))

@@ -108,6 +108,16 @@ def test_a_feature_that_the_base_lacks_is_not_available_and_no_failure() -> None
     assert "n/a: base: ImportError: no such name" in table.as_text(result)
 
 
+def test_what_one_side_cannot_open_the_other_does_not_hold(tmp_path: Path) -> None:
+    notes = tmp_path / "head"
+    gate(base={"lacks": [0]}, head={"opened": str(notes)})
+    told = [json.loads(line) for line in notes.read_text().splitlines()]
+    assert ["open", 0] in told
+    assert all(
+        then == ["close", probe] for (_, probe), then in zip(told[::2], told[1::2], strict=True)
+    )
+
+
 def test_a_feature_that_the_head_alone_lacks_is_lost_and_gives_status_2() -> None:
     result = gate(head={"lacks": [1]})
     assert verdicts_of(result) == [CANNOT_TELL, CANNOT_TELL, LOST]
@@ -279,7 +289,7 @@ def test_a_commit_that_is_not_there_gives_status_2(capsys: pytest.CaptureFixture
     assert command.main(["--base", "no-such-commit"]) == 2
     printed = capsys.readouterr()
     assert "names no commit" in printed.err
-    assert "could not measure" in printed.out
+    assert "could not measure" in printed.err
 
 
 def test_an_error_that_nobody_expected_gives_status_2_and_not_pythons_1(
@@ -380,6 +390,22 @@ def test_a_demanded_gpu_that_is_not_there_gives_status_2(
     arguments = ["--base", begin, "--head", unchanged, "--device", "gpu"]
     assert command.main(arguments, folder) == 2
     assert "has no device to measure on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fault", ["json", "table"])
+def test_a_table_that_cannot_be_kept_or_printed_gives_status_2(
+    fault: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = gate()
+    monkeypatch.setattr(command, "compare_commits", lambda *_: result)
+    arguments = ["--base", "a", "--head", "b"]
+    assert command.main([*arguments, "--json", str(tmp_path / "j")]) == 0
+    if fault == "table":
+        monkeypatch.setattr(command.table, "as_text", lambda _: 1 / 0)
+        assert command.main(arguments) == 2
+    else:
+        assert command.main([*arguments, "--json", str(tmp_path / "none" / "j")]) == 2
+    assert "could not measure" in capsys.readouterr().err
 
 
 @pytest.mark.gpu

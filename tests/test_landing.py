@@ -227,7 +227,7 @@ def test_a_stream_made_to_wait_behind_a_finished_output_waits_for_nothing(box: B
     assert len(box.vm.program()) == before
 
 
-def test_the_paths_events_do_not_outlive_their_path(box: Box) -> None:
+def test_an_event_that_is_given_back_is_taken_again(box: Box) -> None:
     path = CopyPath(CopyPolicy(), box.main, box.copy)
     event = path.record()
     path.wait(event)

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from asv import util
 from asv.results import Results
 
 from benchmarks import noise
 from benchmarks.noise import ABSOLUTE, DROP, RATIO, NoiseError
 from benchmarks.results import Gain
+
+ROOT = Path(__file__).resolve().parent.parent
 
 #: Between-run noise of arm and of what arm and baseline share, by workload.
 NOISES = {"steady": (0.004, 0.0), "drifting": (0.004, 0.2), "wild": (0.45, 0.0)}
@@ -202,5 +205,35 @@ def test_runs_are_read_from_folders_or_from_commits_of_one(
     assert capsys.readouterr().out == first
     assert noise.main([*together, "--bench", "bench_streams"]) == 1
     assert "no such benchmark" in capsys.readouterr().err
-    assert noise.main([str(tmp_path / "together")]) == 1
+    with pytest.raises(SystemExit):
+        noise.main([*together, "--bench", "("])
+    assert "'(' is no regular expression" in capsys.readouterr().err
+    save(tmp_path / "together", "01" * 20, 1.0)
+    assert noise.main([*together[:2], "0", *commits[1:]]) == 1
+    assert "may be any of 000" in capsys.readouterr().err
+    assert noise.main([str(tmp_path / "alone-0")]) == 1
     assert "1 runs say nothing" in capsys.readouterr().err
+
+
+#: What asv.conf.json has by hand: what has never run often enough to know its noise, and a row
+#: whose baseline became faster.
+BY_HAND = {
+    r"bench_(neighbours|contention|keeping|factorial)\.[A-Za-z0-9]+(?<!Modelled)\.": None,
+    r"bench_library\.StepTiming\.track_ratio\('one step', 'outside a block / collecting'\)": (
+        "dd65ed98"
+    ),
+}
+
+
+def test_asvs_configuration_is_what_the_committed_runs_say() -> None:
+    files = sorted((ROOT / "results").glob("*/noise/*.json"))
+    assert files
+    expected: dict[str, dict] = {
+        "regressions_thresholds": {},
+        "regressions_first_commits": dict(BY_HAND),
+    }
+    for path in files:
+        for key, values in json.loads(path.read_text())["configuration"].items():
+            expected[key].update(values)
+    configured = util.load_json(str(ROOT / "asv.conf.json"), js_comments=True)
+    assert {key: configured[key] for key in expected} == expected

@@ -53,23 +53,23 @@ def main(arguments: Sequence[str] | None = None, repository: Path = commands.PRO
         result = compare_commits(
             repository, options.base, options.head, options.device, options.time_limit
         )
+        print(table.as_text(result))
+        if options.json is not None:
+            options.json.write_text(json.dumps(table.as_object(result), indent=1) + "\n")
+        status = verdicts.exit_status(result.judgements, result.failure)
+        print(CLOSING[status], flush=True)
+        return status
     except RunnerError as error:
         print(f"error: {error}", file=sys.stderr)
-        status = verdicts.COULD_NOT_MEASURE
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
     except Exception:
-        # Python's own status for this is 1, which here means "slower".
+        # Python's own status for this is 1, which here means "slower"; a table that nobody
+        # could read or keep is no verdict either.
         traceback.print_exc()
-        status = verdicts.COULD_NOT_MEASURE
-    else:
-        print(table.as_text(result))
-        status = verdicts.exit_status(result.judgements, result.failure)
-        if options.json is not None:
-            options.json.write_text(json.dumps(table.as_object(result), indent=1) + "\n")
-    print(CLOSING[status], flush=True)
-    return status
+    print(CLOSING[verdicts.COULD_NOT_MEASURE], file=sys.stderr, flush=True)
+    return verdicts.COULD_NOT_MEASURE
 
 
 def compare_commits(

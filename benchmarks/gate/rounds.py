@@ -257,14 +257,14 @@ class _Run:
         """Let one pair of processes take turns on every probe."""
         for index in self.wanted():
             probe = self._probes[index]
-            if not self._open(workers, index):
-                continue
-            try:
-                for block in range(plan.blocks):
-                    turn = first_index + block * plan.pairs
-                    self._block(workers, index, plan, turn)
-            except AnswerError as error:
-                self._exclude(probe, FAILED, str(error))
+            if self._open(workers, index):
+                try:
+                    for block in range(plan.blocks):
+                        turn = first_index + block * plan.pairs
+                        self._block(workers, index, plan, turn)
+                except AnswerError as error:
+                    self._exclude(probe, FAILED, str(error))
+            # Also what only one side could open: neither is to hold more than the other.
             for worker in workers.values():
                 worker.ask("close", VISIT_TIMEOUT_S, probe=index)
 

@@ -130,7 +130,10 @@ def measure_cell(device: BenchDevice, cell: Cell) -> Samples | None:
 
 
 def judge(samples: Samples) -> conditions.Judgement:
-    """Judge the machine by the first arm's samples and by most other arms' ratios to it."""
+    """Judge the machine by the first arm's samples and by the other arms' ratios to it.
+
+    At least half of those must be in spells.
+    """
     baseline, *others = samples.values()
     judged = conditions.judge_baseline(baseline)
     if min(baseline) <= 0:

@@ -54,17 +54,17 @@ def main(arguments: Sequence[str] | None = None, repository: Path = commands.PRO
         )
         with tempfile.TemporaryDirectory(prefix="asyncout-planted-") as scratch:
             result = carry_out(trial, repository, Path(scratch), options.keep)
+        result = {"device": found_facts.get("cuda_device", "virtual device"), **result}
+        path = options.output or commands.PROJECT / "results" / trial.machine / RESULT
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(result, ensure_ascii=False) + "\n", encoding="utf-8")
+        _show(result)
     except RunnerError as error:
         print(f"error: {error}", file=sys.stderr)
         return NOT_TRIED
     except Exception:
         traceback.print_exc()  # Python's own status for this is 1, which here means "wrong"
         return NOT_TRIED
-    result = {"device": found_facts.get("cuda_device", "virtual device"), **result}
-    path = options.output or commands.PROJECT / "results" / trial.machine / RESULT
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, ensure_ascii=False) + "\n", encoding="utf-8")
-    _show(result)
     return WRONG if result["problems"] else ALL_RIGHT
 
 
