@@ -14,43 +14,15 @@ import importlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from benchmarks.measure import PairedSamples
+from benchmarks.rows import Row
 
 #: How long measuring one question may take before asv gives up on it, seconds.
 SETUP_TIMEOUT_S = 600
 
 #: The same for a grid that is measured whole in a night.
 NIGHT_TIMEOUT_S = 6 * 3600
-
-
-@dataclass(frozen=True)
-class Row:
-    """One comparison at one workload.
-
-    Attributes
-    ----------
-    metric : str
-    workload : str
-    comparison : str
-        "arm / baseline"; see :func:`comparison`.
-    samples : PairedSamples
-    bound : float or None
-        The least ratio that there could be, where theory gives one.
-    """
-
-    metric: str
-    workload: str
-    comparison: str
-    samples: PairedSamples
-    bound: float | None = None
-
-
-def comparison(arm: str, baseline: str) -> str:
-    """Name a comparison, as parameters and reports write it."""
-    return f"{arm} / {baseline}"
 
 
 #: Rows of a question by (metric, workload, comparison), measured or modelled.

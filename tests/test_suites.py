@@ -42,8 +42,8 @@ from benchmarks.grids import (
     waits,
 )
 from benchmarks.measure import PairedSamples
+from benchmarks.rows import Row
 from benchmarks.runner import mode
-from benchmarks.suite import Row
 from benchmarks.workloads import WORKLOADS, SampledStep
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -9,7 +9,7 @@ from asyncout import DEFAULT
 from benchmarks import loops, names
 from benchmarks.devices import BenchDevice
 from benchmarks.grids.plans import Cell, Samples, row
-from benchmarks.suite import Row
+from benchmarks.rows import Row
 from benchmarks.workloads import WORKLOADS
 
 QUESTION = 6

@@ -18,7 +18,7 @@ from benchmarks import loops, names
 from benchmarks.devices import BenchDevice
 from benchmarks.grids.plans import Cell, Samples, row
 from benchmarks.measure import MIN_SAMPLES, Plan
-from benchmarks.suite import Row
+from benchmarks.rows import Row
 from benchmarks.workloads import WORKLOADS
 
 QUESTION = 4

@@ -10,7 +10,7 @@ from benchmarks import keeping, names
 from benchmarks.devices import BenchDevice
 from benchmarks.grids.plans import Cell, Samples, SecondValue, row
 from benchmarks.keeping import Sources
-from benchmarks.suite import Row
+from benchmarks.rows import Row
 
 QUESTION = 5
 

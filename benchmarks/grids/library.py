@@ -12,7 +12,7 @@ from asyncout import DEFAULT, ORIGINAL, CopyPolicy, StepTimingCollector, stream
 from benchmarks import loops, names, original
 from benchmarks.devices import BenchDevice
 from benchmarks.grids.plans import Cell, Samples, SecondValue, row
-from benchmarks.suite import Row
+from benchmarks.rows import Row
 from benchmarks.workloads import WORKLOADS, Step
 
 QUESTION = 5

@@ -11,7 +11,7 @@ from asyncout.transfer import copy_to_pageable, copy_to_pinned
 from benchmarks import loops, names
 from benchmarks.devices import BenchDevice
 from benchmarks.grids.plans import Cell, Samples, row
-from benchmarks.suite import Row
+from benchmarks.rows import Row
 
 QUESTION = 2
 

@@ -14,7 +14,7 @@ from benchmarks import loops, names, neighbours
 from benchmarks.devices import BenchDevice
 from benchmarks.grids.plans import Cell, Samples, SecondValue, row
 from benchmarks.grids.waits import BLOCK, HYBRID, SPIN, WAITS_TO_LEARN
-from benchmarks.suite import Row
+from benchmarks.rows import Row
 
 QUESTION = 3
 

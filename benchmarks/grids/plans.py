@@ -10,8 +10,8 @@ from typing import Protocol
 from benchmarks import conditions, lacking, loops, measure
 from benchmarks.devices import BenchDevice, without_allocations
 from benchmarks.measure import PairedSamples, Plan
+from benchmarks.rows import Row, comparison
 from benchmarks.runner import mode, progress
-from benchmarks.suite import Row, comparison
 
 #: Plans of a measured grid. A cell stops early once its intervals are narrow.
 MEASURED_PLANS = {

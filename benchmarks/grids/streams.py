@@ -17,7 +17,7 @@ from benchmarks import loops, names
 from benchmarks.devices import BenchDevice
 from benchmarks.grids.plans import Cell, Samples, row
 from benchmarks.kernels import DecodeLoad
-from benchmarks.suite import Row
+from benchmarks.rows import Row
 from benchmarks.workloads import WORKLOADS
 
 QUESTION = 1

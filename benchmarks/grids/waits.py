@@ -12,7 +12,7 @@ from asyncout.events import waiter_for
 from benchmarks import loops, names
 from benchmarks.devices import BenchDevice
 from benchmarks.grids.plans import Cell, Samples, SecondValue, row
-from benchmarks.suite import Row
+from benchmarks.rows import Row
 from benchmarks.workloads import WORKLOADS
 
 QUESTION = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from benchmarks.results import Gain
-from benchmarks.suite import comparison
+from benchmarks.rows import comparison
 
 #: Folder of asv's pages in the site, and its page, which shows what its fragment names.
 ASV_FOLDER = "asv"
