@@ -12,10 +12,20 @@ from benchmarks import names
 from benchmarks.fit.fitting import fit
 from benchmarks.fit.observed import Observed
 from benchmarks.fit.twin import Twin
-from benchmarks.grids import library, memory, streams
+from benchmarks.grids import factorial, library, memory, streams
 
 #: What the model is to reach for step time: median and worst error.
 TARGET_MEDIAN, TARGET_WORST = 0.05, 0.15
+
+#: Metrics of question 4's policies, by where their copies land: two parts of the model.
+POLICY_STEP_TIME = {kind: f"{factorial.EACH}, {kind}" for kind in (memory.PINNED, memory.PAGEABLE)}
+
+#: Why steps are longer than modelled wherever nothing hides the host's own work.
+NO_PYTHON = (
+    "the model has no Python: what the host does between a step's results and the next launch "
+    "(conversion into lists, a cold constructor) is in the step where the loop waits for each "
+    "step's results, and where a pageable copy of its own holds the host until they are there"
+)
 
 #: Why a prediction is off by more than :data:`TARGET_WORST`, by its metric.
 REASONS = {
@@ -25,6 +35,8 @@ REASONS = {
     memory.COPY_TIME: "a copy's latency and its call are those of an engine's cold thread, and "
     "this loop is warm; and the model has one bandwidth for pageable copies, while small ones go "
     "through the driver's own buffer and a large destination's pages are made during the copy",
+    POLICY_STEP_TIME[memory.PINNED]: NO_PYTHON,
+    POLICY_STEP_TIME[memory.PAGEABLE]: NO_PYTHON,
     library.LATENCY: "the model has no Python, and so no conversion into lists",
 }
 
@@ -55,15 +67,21 @@ class Predicted:
 def validate(observed: Observed, base: CostProfile, twin: Twin) -> list[Predicted]:
     """Fit on every other workload and size and predict the rest; then the other way round."""
     found: list[Predicted] = []
+    of_policies: list[Predicted] = []
     workloads = sorted(
         {workload for workload, _ in observed.steps},
         key=lambda workload: twin.step_of(workload).num_bytes,
     )
     sizes = sorted({size for size, _ in observed.copies}, key=names.SIZES.__getitem__)
+    in_loops = sorted(
+        {names.block_parts(block)[0] for block, _ in observed.policies},
+        key=lambda workload: twin.step_of(workload).num_bytes,
+    )
     for seen in (0, 1):
         profile = fit(observed, base, twin, workloads=workloads[seen::2], sizes=sizes[seen::2])
         with twin.under(profile):
             found += _predict(observed, twin, workloads[1 - seen :: 2], sizes[1 - seen :: 2])
+            of_policies += _predict_policies(observed, twin, in_loops[1 - seen :: 2])
     # Of no row of the result latencies was anything fitted: both halves would say the same.
     with twin.under(fit(observed, base, twin)):
         found += [
@@ -71,7 +89,7 @@ def validate(observed: Observed, base: CostProfile, twin: Twin) -> list[Predicte
             for (name, arm), time in observed.latencies.items()
             if arm in library.POLICIES
         ]
-    return found
+    return found + of_policies
 
 
 def _predict(
@@ -88,6 +106,15 @@ def _predict(
         for kind in (memory.PINNED, memory.PAGEABLE):
             measured = observed.copies[size, kind]
             yield Predicted(memory.COPY_TIME, size, kind, measured, twin.copy_time(size, kind))
+
+
+def _predict_policies(
+    observed: Observed, twin: Twin, workloads: Sequence[str]
+) -> Iterator[Predicted]:
+    for (block, arm), measured in observed.policies.items():
+        if names.block_parts(block)[0] in workloads:
+            metric = POLICY_STEP_TIME[factorial.POLICIES[arm].memory]
+            yield Predicted(metric, block, arm, measured, twin.policy_step(block, arm))
 
 
 def summarise(observed: Observed, predictions: Sequence[Predicted]) -> list[Validation]:
