@@ -26,6 +26,10 @@ from asyncout.virtual.tensor import VirtualTensor
 #: Host calls in which a fault can be planted.
 FAULT_KINDS = ("copy", "record", "synchronize", "allocate")
 
+#: Copies up to which a batch into pageable memory is a call for each, which holds the host, as
+#: it is on CUDA: the library's own choice there (``cuda_driver.FEW_COPIES``), not a machine's.
+LONE_COPIES = 2
+
 
 class _Device:
     """One device's engines. Kernels of all streams share the processors, one at a time:
@@ -577,6 +581,8 @@ class VirtualMachine:
     ) -> None:
         """Copy contiguous tensors to places in a block of host bytes, as one operation.
 
+        Into pageable memory, one or two are copies of their own and hold the host.
+
         Parameters
         ----------
         stream : VirtualStream
@@ -600,11 +606,14 @@ class VirtualMachine:
                 target = part.view(source.dtype).view(tuple(source.shape))
                 pairs.append((target, source.contents))
             pinned = self.is_pinned(memory)
-            op = self._copy_down(stream, "batch", pairs, pinned)
-            for source, move in zip(tensors, op.moves, strict=True):
-                _use(op, move, source, writes=False)
-            if not pinned and self.profile.pageable_batch_holds:
-                self._hold(op)
+            are_lone = not pinned and len(pairs) <= LONE_COPIES
+            calls = [slice(at, at + 1) for at in range(len(pairs))] if are_lone else [slice(None)]
+            for call in calls:
+                op = self._copy_down(stream, "batch", pairs[call], pinned)
+                for source, move in zip(tensors[call], op.moves, strict=True):
+                    _use(op, move, source, writes=False)
+                if are_lone or (not pinned and self.profile.pageable_batch_holds):
+                    self._hold(op)
 
     def copy_to_device(
         self, target: VirtualTensor, source: torch.Tensor, non_blocking: bool
