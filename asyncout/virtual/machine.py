@@ -558,7 +558,8 @@ class VirtualMachine:
     def block_copier(self, stream: Any) -> Callable[..., None]:
         """Give a function that copies tensors into a block of host bytes as one operation.
 
-        A batch occupies the copy engine once: its bytes and one latency.
+        A batch occupies the copy engine once: its bytes and one latency, and into pageable
+        memory what the profile says of each of its copies.
         """
         own = self.as_stream(stream)
 
@@ -609,7 +610,7 @@ class VirtualMachine:
             are_lone = not pinned and len(pairs) <= LONE_COPIES
             calls = [slice(at, at + 1) for at in range(len(pairs))] if are_lone else [slice(None)]
             for call in calls:
-                op = self._copy_down(stream, "batch", pairs[call], pinned)
+                op = self._copy_down(stream, "batch", pairs[call], pinned, is_batch=not are_lone)
                 for source, move in zip(tensors[call], op.moves, strict=True):
                     _use(op, move, source, writes=False)
                 if are_lone or (not pinned and self.profile.pageable_batch_holds):
@@ -636,7 +637,8 @@ class VirtualMachine:
             )
             move = Move(lambda: contents.copy_(values), [contents])
             stream, num_bytes = self._stream_for(target), target.nbytes
-            op = self._copy("h2d", target.memory.name, num_bytes, stream, bandwidth, [move])
+            seconds = num_bytes / bandwidth
+            op = self._copy("h2d", target.memory.name, num_bytes, stream, seconds, [move])
             _use(op, move, target, writes=True)
             self._use_host(op, [source], writes=False)
             if not (pinned and non_blocking):
@@ -648,6 +650,7 @@ class VirtualMachine:
         name: str,
         pairs: Sequence[tuple[torch.Tensor, torch.Tensor]],
         pinned: bool,
+        is_batch: bool = False,
     ) -> Op:
         """Enqueue a copy of device contents to host tensors, one move for each pair."""
         moves = []
@@ -657,12 +660,14 @@ class VirtualMachine:
                 moves.append(Move(partial(target.copy_, contents), [target]))
             else:
                 moves.append(Move(_nothing))
-        bandwidth = (
-            self.profile.d2h_pinned_bytes_per_s if pinned else self.profile.d2h_pageable_bytes_per_s
-        )
         num_bytes = sum(contents.nbytes for _, contents in pairs)
-        op = self._copy("d2h", name, num_bytes, stream, bandwidth, moves)
         targets = [target for target, _ in pairs]
+        seconds = num_bytes / self.profile.d2h_pinned_bytes_per_s
+        if not pinned:
+            seconds = num_bytes / self.profile.d2h_pageable_bytes_per_s
+            if is_batch:
+                seconds += len(pairs) * self.profile.pageable_batch_copy_s
+        op = self._copy("d2h", name, num_bytes, stream, seconds, moves)
         self._use_host(op, targets, writes=True)
         return op
 
@@ -686,13 +691,14 @@ class VirtualMachine:
         name: str,
         num_bytes: int,
         stream: VirtualStream,
-        bandwidth: float,
+        seconds: float,
         moves: Sequence[Move],
     ) -> Op:
+        """Enqueue a copy that takes `seconds` and a latency."""
         self.fault("copy")
         self.call("copy")
         device = self._devices[stream.device.index]
-        seconds = self.profile.copy_latency_s + num_bytes / bandwidth
+        seconds += self.profile.copy_latency_s
         engine = device.to_host if kind == "d2h" else device.to_device
         op = Op(kind, name, self.now, engine, seconds, num_bytes, moves=moves)
         return self.enqueue(stream, op)

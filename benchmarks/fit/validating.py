@@ -78,7 +78,14 @@ def validate(observed: Observed, base: CostProfile, twin: Twin) -> list[Predicte
         key=lambda workload: twin.step_of(workload).num_bytes,
     )
     for seen in (0, 1):
-        profile = fit(observed, base, twin, workloads=workloads[seen::2], sizes=sizes[seen::2])
+        profile = fit(
+            observed,
+            base,
+            twin,
+            workloads=workloads[seen::2],
+            sizes=sizes[seen::2],
+            loops=in_loops[seen::2],
+        )
         with twin.under(profile):
             found += _predict(observed, twin, workloads[1 - seen :: 2], sizes[1 - seen :: 2])
             of_policies += _predict_policies(observed, twin, in_loops[1 - seen :: 2])
