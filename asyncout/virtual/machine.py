@@ -665,6 +665,7 @@ class VirtualMachine:
         seconds = num_bytes / self.profile.d2h_pinned_bytes_per_s
         if not pinned:
             seconds = num_bytes / self.profile.d2h_pageable_bytes_per_s
+            seconds += self._host.new_pages(targets) * self.profile.new_page_s
             if is_batch:
                 seconds += len(pairs) * self.profile.pageable_batch_copy_s
         op = self._copy("d2h", name, num_bytes, stream, seconds, moves)

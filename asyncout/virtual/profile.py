@@ -54,6 +54,10 @@ class CostProfile:
     pageable_batch_copy_s : float
         Device time of each copy of a batch into pageable memory beside its bytes. Default 0, of
         profiles from before it was known: such a batch then takes one latency, as pinned ones do.
+    new_page_s : float
+        What each page adds to a copy into pageable memory that is new: the system makes the page
+        when it is first written to. Default 0, of profiles from before it was known: new memory
+        is then as fast as any.
     """
 
     machine: str
@@ -79,6 +83,7 @@ class CostProfile:
     call_set_stream_s: float
     call_query_s: float
     pageable_batch_copy_s: float = 0.0
+    new_page_s: float = 0.0
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

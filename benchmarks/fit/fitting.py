@@ -10,6 +10,7 @@ import numpy as np
 
 from asyncout.doctor.lines import fit_line
 from asyncout.virtual import CostProfile
+from asyncout.virtual.memory import NEW_FROM_BYTES, PAGE_BYTES
 from benchmarks import names
 from benchmarks.fit.observed import Observed
 from benchmarks.fit.twin import Twin
@@ -66,10 +67,10 @@ def fit(
         "device, small kernels, sleeps",
         copy_latency_s=latency,
         d2h_pinned_bytes_per_s=bytes_per_s,
-        d2h_pageable_bytes_per_s=_pageable(observed, sizes),
     )
     profile = _calls(observed, twin, profile)
     profile = _waits(observed, twin, profile)
+    profile = _pageable(observed, twin, profile, sizes)
     return _pageable_batches(observed, twin, profile, loops)
 
 
@@ -115,13 +116,30 @@ def _copies(
     return max(0.0, latency), 1 / per_byte_s
 
 
-def _pageable(observed: Observed, sizes: Collection[str]) -> float:
-    points = [
-        (float(names.SIZES[size]), time)
+def _pageable(
+    observed: Observed, twin: Twin, profile: CostProfile, sizes: Collection[str]
+) -> CostProfile:
+    """Fit the bandwidth into pageable memory, and what a page of new memory adds.
+
+    Each copy of question 2 has a destination of its own, which is new memory from some size on.
+    Without such a size a new page costs what it does in the base.
+    """
+    times = {
+        size: time
         for (size, kind), time in observed.copies.items()
         if kind == memory.PAGEABLE and size in sizes
-    ]
-    return 1 / fit_line(points)[1]
+    }
+    new = [size for size in times if names.SIZES[size] >= NEW_FROM_BYTES]
+    line = [(float(names.SIZES[size]), time) for size, time in times.items() if size not in new]
+    profile = profile.replace(d2h_pageable_bytes_per_s=1 / fit_line(line)[1])
+    if not new:
+        return profile
+    with twin.under(profile.replace(new_page_s=0.0)):
+        added = [
+            (times[size] - twin.copy_time(size, memory.PAGEABLE)) * PAGE_BYTES / names.SIZES[size]
+            for size in new
+        ]
+    return profile.replace(new_page_s=max(0.0, median(added)))
 
 
 def _calls(observed: Observed, twin: Twin, profile: CostProfile) -> CostProfile:
