@@ -666,8 +666,11 @@ class VirtualMachine:
         if not pinned:
             seconds = num_bytes / self.profile.d2h_pageable_bytes_per_s
             seconds += self._host.new_pages(targets) * self.profile.new_page_s
-            if is_batch:
-                seconds += len(pairs) * self.profile.pageable_batch_copy_s
+            seconds += (
+                len(pairs) * self.profile.pageable_batch_copy_s
+                if is_batch
+                else self.profile.pageable_copy_s
+            )
         op = self._copy("d2h", name, num_bytes, stream, seconds, moves)
         self._use_host(op, targets, writes=True)
         return op

@@ -51,6 +51,10 @@ class CostProfile:
     call_copy_s, call_kernel_s, call_host_allocation_s, call_new_event_s : float
     call_record_s, call_wait_event_s, call_set_stream_s, call_query_s : float
         Host time of one call of each kind.
+    pageable_copy_s : float
+        What a copy of its own into pageable memory takes longer than a pinned one, beside its
+        bytes: it goes through a buffer of the driver, in whose call the host is held. Default 0,
+        of profiles from before it was known.
     pageable_batch_copy_s : float
         Device time of each copy of a batch into pageable memory beside its bytes. Default 0, of
         profiles from before it was known: such a batch then takes one latency, as pinned ones do.
@@ -82,6 +86,7 @@ class CostProfile:
     call_wait_event_s: float
     call_set_stream_s: float
     call_query_s: float
+    pageable_copy_s: float = 0.0
     pageable_batch_copy_s: float = 0.0
     new_page_s: float = 0.0
 

@@ -119,10 +119,11 @@ def _copies(
 def _pageable(
     observed: Observed, twin: Twin, profile: CostProfile, sizes: Collection[str]
 ) -> CostProfile:
-    """Fit the bandwidth into pageable memory, and what a page of new memory adds.
+    """Fit what copies of their own into pageable memory cost: each, by the byte, by new page.
 
     Each copy of question 2 has a destination of its own, which is new memory from some size on.
-    Without such a size a new page costs what it does in the base.
+    Without such a size a new page costs what it does in the base. A copy costs what is left of
+    the line's fixed part when the calls around it and a pinned copy's latency are explained.
     """
     times = {
         size: time
@@ -131,7 +132,12 @@ def _pageable(
     }
     new = [size for size in times if names.SIZES[size] >= NEW_FROM_BYTES]
     line = [(float(names.SIZES[size]), time) for size, time in times.items() if size not in new]
-    profile = profile.replace(d2h_pageable_bytes_per_s=1 / fit_line(line)[1])
+    fixed, per_byte = fit_line(line)
+    with twin.under(profile.replace(d2h_pageable_bytes_per_s=NO_LIMIT, pageable_copy_s=0.0)):
+        explained = twin.copy_time(min(times, key=names.SIZES.__getitem__), memory.PAGEABLE)
+    profile = profile.replace(
+        d2h_pageable_bytes_per_s=1 / per_byte, pageable_copy_s=max(0.0, fixed - explained)
+    )
     if not new:
         return profile
     with twin.under(profile.replace(new_page_s=0.0)):
