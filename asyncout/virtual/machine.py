@@ -146,7 +146,9 @@ class VirtualMachine:
     time it may have been done. Views that share no byte do not disturb each other.
 
     Not modelled: kernels that share the processors, bandwidth that copies and
-    kernels take from each other, and a limit on how much can be enqueued.
+    kernels take from each other, a limit on how much can be enqueued, and the host's own
+    work between its calls. A copy into pageable memory makes pages where that is large and
+    new; that smaller memory may be new too, by what its allocator did before, is not modelled.
     """
 
     def __init__(
