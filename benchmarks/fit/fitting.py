@@ -14,7 +14,7 @@ from asyncout.virtual.memory import NEW_FROM_BYTES, PAGE_BYTES
 from benchmarks import names
 from benchmarks.fit.observed import Observed
 from benchmarks.fit.twin import Twin
-from benchmarks.grids import factorial, library, memory, waits
+from benchmarks.grids import library, memory, waits
 
 #: Which calls carry the host time of an output's construction, in groups that share a scale.
 #: What was measured is a sum, cold and with Python around the calls: the first group is there
@@ -210,15 +210,17 @@ def _pageable_batches(
     """
     counts, missing = [], []
     for block in dict.fromkeys(block for block, _ in observed.policies):
-        if names.block_parts(block)[0] not in loops:
+        measured = [observed.policies.get((block, arm)) for arm in EXPOSED_BATCHES]
+        if names.block_parts(block)[0] not in loops or None in measured:
             continue
-        pageable, pinned = (observed.policies[block, arm] for arm in EXPOSED_BATCHES)
+        pageable, pinned = measured
         slower = []
         for cost in (0.0, UNIT_S):
             with twin.under(profile.replace(pageable_batch_copy_s=cost)):
                 times = [twin.policy_step(block, arm) for arm in EXPOSED_BATCHES]
             slower.append(times[0] - times[1])
-        counts.append((slower[1] - slower[0]) / UNIT_S / pageable)
+        copies = round((slower[1] - slower[0]) / UNIT_S)  # none where each is a call of its own
+        counts.append(copies / pageable)
         missing.append((pageable - pinned - slower[0]) / pageable)
     if not any(counts):
         return profile
