@@ -171,9 +171,13 @@ def test_what_the_facts_do_not_tell_is_said() -> None:
 # --- the profile ---------------------------------------------------------------------------
 
 
+#: What copies into pageable memory cost beside their bytes.
+PAGEABLE = {"pageable_copy_s": 9e-6, "pageable_batch_copy_s": 40e-6, "new_page_s": 2e-6}
+
+
 @pytest.mark.parametrize("factor", [0.5, 1.0, 3.0])
 def test_the_profile_of_a_box_is_recovered_from_probes(factor: float) -> None:
-    shipped = CostProfile.load()
+    shipped = CostProfile.load().replace(**PAGEABLE)
     numbers = [f.name for f in dataclasses.fields(shipped) if f.type == "float"]
     holds = factor > 1
     own = shipped.replace(pageable_batch_holds=holds)
@@ -190,10 +194,12 @@ def test_the_profile_of_a_box_is_recovered_from_probes(factor: float) -> None:
 
 def test_without_pinned_copies_their_costs_are_the_bases_and_the_rest_is_measured() -> None:
     base = CostProfile.load()
-    own = base.replace(d2h_pageable_bytes_per_s=3e9, block_wake_s=1e-3)
+    own = base.replace(d2h_pageable_bytes_per_s=3e9, block_wake_s=1e-3, **PAGEABLE)
     machine = VirtualMachine(own, pinned_available=False)
     found = fit_profile(measure_speeds(VirtualBox(machine), True), base, "box", "probes")
     assert found.d2h_pageable_bytes_per_s == pytest.approx(3e9, rel=RECOVERED)
+    for name, cost in PAGEABLE.items():
+        assert getattr(found, name) == pytest.approx(cost, rel=RECOVERED), name
     assert found.block_wake_s == pytest.approx(1e-3, rel=RECOVERED)
     assert found.d2h_pinned_bytes_per_s == base.d2h_pinned_bytes_per_s
 

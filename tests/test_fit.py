@@ -16,6 +16,7 @@ from benchmarks.fit.fitting import fit
 from benchmarks.fit.observed import Observed, observe
 from benchmarks.fit.twin import Twin
 from benchmarks.fit.validating import (
+    POLICY_STEP_TIME,
     REASONS,
     TARGET_MEDIAN,
     TARGET_WORST,
@@ -24,7 +25,7 @@ from benchmarks.fit.validating import (
     validate,
     without_copies,
 )
-from benchmarks.grids import library, memory, streams, waits
+from benchmarks.grids import factorial, library, memory, streams, waits
 from benchmarks.results import Gain, ResultsError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,11 +45,25 @@ WORKLOADS = (
 OUTPUTS = ("decode R=1 K=0", "decode R=256 K=20", "prompt logprobs 16 x 1024")
 SIZES = ("4 KiB", "64 KiB", "1 MiB", "16 MiB")
 
+#: The one size whose destination is new memory.
+NEW_SIZE = "256 MiB"
+
+#: Blocks of question 4: either half of their workloads, by bytes, has a batch of copies.
+BLOCKS = (
+    "decode R=1 K=0, synchronous, 2 ms",
+    "decode R=256 K=20, pipelined, 2 ms",
+    "prompt logprobs 16 x 1024, pipelined, 10 ms",
+    "pooling 64 ragged, synchronous, 30 ms",
+)
+
 #: What the fit takes from rows; the rest is the base's.
 FITTED_FIELDS = (
     "copy_latency_s",
     "d2h_pinned_bytes_per_s",
     "d2h_pageable_bytes_per_s",
+    "pageable_copy_s",
+    "pageable_batch_copy_s",
+    "new_page_s",
     "block_wake_s",
     "block_cpu_s",
     "spin_wake_s",
@@ -76,13 +91,16 @@ def results_of(profile: CostProfile, twin: Twin) -> Observed:
                 seen.steps[workload, arm] = step
                 seen.exposed[workload, arm] = step - bare
                 seen.shares[workload, arm] = (step - bare) / alone
-        for size in SIZES:
+        for size in (*SIZES, NEW_SIZE):
             for kind in (memory.PINNED, memory.PAGEABLE):
                 seen.copies[size, kind] = twin.copy_time(size, kind)
         for length in names.WAITS:
             for wait in (waits.BLOCK, waits.SPIN, waits.HYBRID):
                 seen.late[length, wait] = twin.late(length, wait)
                 seen.burnt[length, wait] = twin.burnt(length, wait)
+        for block in BLOCKS:
+            for arm in factorial.POLICIES:
+                seen.policies[block, arm] = twin.policy_step(block, arm)
         for workload in OUTPUTS:
             for arm in library.POLICIES:
                 seen.enqueues[workload, arm] = twin.enqueue(workload, arm)
@@ -99,6 +117,9 @@ def own() -> CostProfile:
         copy_latency_s=5e-6,
         d2h_pinned_bytes_per_s=21e9,
         d2h_pageable_bytes_per_s=4e9,
+        pageable_copy_s=9e-6,
+        pageable_batch_copy_s=30e-6,
+        new_page_s=2e-6,
         block_wake_s=90e-6,
         block_cpu_s=12e-6,
         spin_wake_s=3e-6,
@@ -131,22 +152,40 @@ def test_what_no_row_tells_is_the_bases(synthetic, twin) -> None:
         assert getattr(found, name) == getattr(base, name), name
 
 
+def test_costs_that_no_row_tells_are_the_bases_too(synthetic, twin) -> None:
+    base = CostProfile.load().replace(pageable_batch_copy_s=1e-6, new_page_s=3e-6)
+    lone = {k: v for k, v in synthetic.policies.items() if k[0] == BLOCKS[0]}
+    for policies in ({}, lone):
+        seen = dataclasses.replace(synthetic, policies=policies)
+        found = fit(seen, base, twin, sizes=SIZES)
+        assert (found.pageable_batch_copy_s, found.new_page_s) == (1e-6, 3e-6)
+
+
 def test_rows_that_are_kept_for_validation_are_not_looked_at(synthetic, twin) -> None:
     base, kept = CostProfile.load(), WORKLOADS[:2]
     spoilt = dataclasses.replace(
         synthetic,
         shares={k: v if k[0] in kept else v / 50 for k, v in synthetic.shares.items()},
         copies={k: v if k[0] in SIZES[1:] else v * 50 for k, v in synthetic.copies.items()},
+        policies={
+            k: v if names.block_parts(k[0])[0] in kept else v * 50
+            for k, v in synthetic.policies.items()
+        },
     )
-    arguments = {"workloads": kept, "sizes": SIZES[1:]}
+    arguments = {"workloads": kept, "sizes": SIZES[1:], "loops": kept}
     assert fit(spoilt, base, twin, **arguments) == fit(synthetic, base, twin, **arguments)
 
 
 def test_a_box_that_is_the_model_is_predicted_from_either_half(synthetic, twin) -> None:
-    predictions = validate(synthetic, CostProfile.load(), twin)
+    # Of two halves of the sizes only one could know what new memory costs.
+    copies = {k: v for k, v in synthetic.copies.items() if k[0] != NEW_SIZE}
+    seen = dataclasses.replace(synthetic, copies=copies)
+    predictions = validate(seen, CostProfile.load(), twin)
     steps = [one for one in predictions if one.metric == streams.STEP_TIME]
     assert {(one.workload, one.arm) for one in steps} == set(synthetic.steps)
     assert len(steps) == len(synthetic.steps)
+    policies = [one for one in predictions if one.metric in POLICY_STEP_TIME.values()]
+    assert len(policies) == len(synthetic.policies)
     for one in predictions:
         assert abs(one.error) < RECOVERED, one
 
@@ -201,6 +240,17 @@ def test_the_shipped_errors_are_those_of_the_committed_results(twin) -> None:
         assert one.worst_error <= TARGET_WORST or one.metric in REASONS
 
 
+#: A row of each question and metric without which there is no fit.
+NEEDED = (
+    (1, streams.STEP_TIME),
+    (1, streams.EXPOSED_SHARE),
+    (2, memory.COPY_TIME),
+    (3, waits.WAKE_UP),
+    (3, waits.CPU_SHARE),
+    (5, library.ENQUEUE),
+)
+
+
 # --- rows and commands ---------------------------------------------------------------------
 
 
@@ -237,6 +287,15 @@ def test_results_of_several_runs_or_of_none_are_refused() -> None:
 def test_results_that_lack_a_question_are_refused_by_its_number() -> None:
     with pytest.raises(ResultsError, match="no results of question 1, 2, 3, 5"):
         observe([gain()])
+
+
+def test_the_presets_time_is_one_of_question_4s_policies() -> None:
+    rows = [gain(question=number, metric=name) for number, name in NEEDED]
+    each = gain(question=4, metric=factorial.EACH, arm="single-pinned-spin-batched")
+    each = dataclasses.replace(each, baseline=factorial.BASELINE)
+    seen = observe([*rows, each])
+    original = "-".join(names.ORIGINAL_LEVELS)
+    assert seen.policies == {("w", "single-pinned-spin-batched"): 1.0, ("w", original): 2.0}
 
 
 def test_the_copies_own_time_is_the_exposed_time_over_its_share() -> None:
@@ -282,4 +341,16 @@ def test_a_model_that_misses_its_targets_has_its_own_status(monkeypatch, capsys)
     off = [Predicted(streams.STEP_TIME, "w", streams.ONE, 1.0, 1.0 + 2 * TARGET_WORST)]
     monkeypatch.setattr(command, "validate", lambda *_: off)
     assert command.main(["--machine", MACHINE, "--validate"]) == 2
-    assert "step time: not known: w, one stream" in capsys.readouterr().out
+    assert "step time: not known: w, one stream\n" in capsys.readouterr().out
+
+
+def test_many_policies_that_the_model_misses_are_counted(monkeypatch, capsys) -> None:
+    metric = POLICY_STEP_TIME[memory.PAGEABLE]
+    step = Predicted(streams.STEP_TIME, "w", streams.ONE, 1.0, 1.0)
+    off = [Predicted(metric, "block", arm, 1.0, 2.0) for arm in ("a", "b", "c")]
+    monkeypatch.setattr(command, "validate", lambda *_: [step, *off])
+    assert command.main(["--machine", MACHINE, "--validate"]) == 0
+    text = capsys.readouterr().out
+    assert f"{REASONS[metric]}: block, 3 policies\n" in text
+    assert f"{metric}: median error" in text
+    assert not re.search(rf"^{re.escape(metric)} +block", text, re.MULTILINE)  # no row of each

@@ -13,6 +13,7 @@ import pytest
 
 from asyncout.doctor.workloads import SHAPES
 from asyncout.virtual import CostProfile
+from asyncout.virtual.memory import PAGE_BYTES
 from benchmarks import names
 from benchmarks.fit.fitting import fitted_commit
 from benchmarks.pictures import (
@@ -288,14 +289,19 @@ def test_a_modelled_step_by_memory_is_the_mean_over_the_other_axes() -> None:
     assert model.step_by_memory(fitted(), 8 << 20, 48, 2e-3)[1] > pageable
 
 
-def test_pinned_memory_saves_more_of_shorter_steps_up_to_the_ratio_of_bandwidths() -> None:
-    profile = fitted()
+@pytest.mark.parametrize("new_page_s", [0.0, 2e-6])
+def test_pinned_memory_saves_more_of_shorter_steps_up_to_the_ratio_of_a_bytes_costs(
+    new_page_s: float,
+) -> None:
+    profile = fitted().replace(new_page_s=new_page_s)
     curves = model.pinned_memory(profile)
-    most = 1 - profile.d2h_pageable_bytes_per_s / profile.d2h_pinned_bytes_per_s
+    pageable = 1 / profile.d2h_pageable_bytes_per_s + new_page_s / PAGE_BYTES
+    most = 1 - 1 / profile.d2h_pinned_bytes_per_s / pageable
     for shorter, longer in pairwise(curves):
-        assert all(a > b for a, b in zip(shorter.saved, longer.saved, strict=True))
+        assert all(a > b for a, b in zip(shorter.saved, longer.saved, strict=True) if a > 0)
     for curve in curves:
         assert curve.saved[-1] == max(curve.saved) < most
+        assert min(curve.saved) > -1e-3  # a host that was held need not be woken
         assert curve.x[0] < min(size for size, _ in SHAPES.values())
         assert curve.x[-1] > max(size for size, _ in SHAPES.values())
 
@@ -307,7 +313,7 @@ def test_what_the_model_misses_is_said_beside_its_curves(gains) -> None:
         by_hand = breakeven.draw([], CostProfile.load(), "another")
     shown = _plain(picture)
     assert "% with pinned memory and +" in shown
-    assert "it misses much" not in shown  # these rows' pageable steps are shorter than modelled
+    assert "holds the host" not in shown  # these rows' pageable steps are shorter than modelled
     assert "step times are off" not in _plain(alone)
     assert "where" not in alone.message
     commit = fitted_commit(fitted())
@@ -315,11 +321,11 @@ def test_what_the_model_misses_is_said_beside_its_curves(gains) -> None:
     assert "profile another, not fitted" in _plain(by_hand)
 
 
-def test_pageable_copies_that_cost_more_than_modelled_are_blamed() -> None:
+def test_steps_with_pageable_memory_that_take_longer_than_modelled_are_explained() -> None:
     block = breakeven.Block(2e-3, (1.0, 0.1, 0.1, 0.1), 0.02, 0.01, -0.2)
     said = breakeven._missed([block, replace(block, pageable_error=-0.1)]).replace(rows.GAP, " ")
-    assert "+1 % with pinned memory and -20 % with pageable: it misses much" in said
-    assert "it misses" not in breakeven._missed([replace(block, pinned_error=0.3)])
+    assert "+1 % with pinned memory and -20 % with pageable: a pageable copy holds" in said
+    assert "holds the host" not in breakeven._missed([replace(block, pinned_error=0.3)])
     assert breakeven._missed([]) == ""
 
 

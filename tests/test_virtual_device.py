@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import pytest
 import torch
 
-from asyncout import DeviceMismatchError, StreamTypeError, TimingError
+from asyncout import DeviceMismatchError, StreamTypeError, TimingError, cuda_driver
+from asyncout.transfer import copy_to_pageable
 from asyncout.virtual import (
     CostProfile,
     InterleavingError,
@@ -18,6 +21,8 @@ from asyncout.virtual import (
     is_poison,
     replay,
 )
+from asyncout.virtual.machine import LONE_COPIES
+from asyncout.virtual.memory import NEW_FROM_BYTES, PAGE_BYTES
 
 MS = 1e-3
 
@@ -544,15 +549,102 @@ def test_of_what_became_ready_together_an_engine_serves_the_first_enqueued(
 @pytest.mark.parametrize("holds", [False, True])
 def test_a_batch_into_pageable_memory_holds_the_host_where_the_profile_says_so(holds: bool) -> None:
     vm = VirtualMachine(VirtualMachine().profile.replace(pageable_batch_holds=holds))
-    stream, source = vm.stream(), vm.tensor([7, 8])
-    memory = vm.empty_host((64,), torch.uint8, False)
-    vm.busy(MS, stream)
-    vm.copy_into_block(stream, [source], [0], memory)
+    arrived, _sources = enqueue_batch(vm, LONE_COPIES + 1)
     assert (vm.now >= MS) == holds
-    arrived = memory[:16].view(torch.int64)
-    assert (arrived.tolist() == [7, 8]) == holds
+    assert (arrived.tolist() == [0, 1, 2]) == holds
     vm.synchronize()
-    assert arrived.tolist() == [7, 8]
+    assert arrived.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("copies", range(1, LONE_COPIES + 2))
+@pytest.mark.parametrize("pinned", [False, True])
+def test_as_few_copies_as_cuda_makes_one_by_one_hold_the_host(copies: int, pinned: bool) -> None:
+    vm = VirtualMachine()
+    assert not vm.profile.pageable_batch_holds
+    arrived, _sources = enqueue_batch(vm, copies, pinned)
+    holds = copies <= LONE_COPIES and not pinned
+    assert (vm.now >= MS) == holds
+    assert (arrived.tolist() == list(range(copies))) == holds
+    assert LONE_COPIES == cuda_driver.FEW_COPIES
+
+
+def enqueue_batch(
+    vm: VirtualMachine, copies: int, pinned: bool = False
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """Enqueue a batch behind a kernel of 1 ms; give where its numbers will be, and its sources."""
+    stream, memory = vm.stream(), vm.empty_host((8 * copies,), torch.uint8, pinned)
+    sources = [vm.tensor([number]) for number in range(copies)]
+    vm.busy(MS, stream)
+    vm.copy_into_block(stream, sources, list(range(0, 8 * copies, 8)), memory)
+    return memory.view(torch.int64), sources
+
+
+def copy_seconds(vm: VirtualMachine) -> list[float]:
+    vm.synchronize()
+    return [record.end - record.start for record in vm.history if record.op == "d2h"]
+
+
+@pytest.mark.parametrize("copies", [1, 2, 3, 48])
+@pytest.mark.parametrize("pinned", [False, True])
+def test_pageable_copies_cost_more_each_as_the_profile_says(copies: int, pinned: bool) -> None:
+    plain = VirtualMachine().profile
+    own = plain.replace(pageable_copy_s=7e-6, pageable_batch_copy_s=50e-6)
+    taken = []
+    for profile in (plain, own):
+        vm = VirtualMachine(profile)
+        enqueue_batch(vm, copies, pinned)
+        taken.append(copy_seconds(vm))
+    more = [b - a for a, b in zip(*taken, strict=True)]
+    if pinned:
+        assert more == [0.0]
+    elif copies <= LONE_COPIES:
+        assert more == pytest.approx([7e-6] * copies)
+    else:
+        assert more == pytest.approx([copies * 50e-6])
+
+
+def taken_by(profile: CostProfile, program: Callable[[VirtualMachine], object]) -> list[float]:
+    """Give what a program's copies take, none of which moves a byte."""
+    vm = VirtualMachine(profile)
+    vm.moves_up_to = 0
+    program(vm)
+    return copy_seconds(vm)
+
+
+def of_own(vm: VirtualMachine, num_bytes: int) -> None:
+    for _ in range(2):
+        vm.empty((num_bytes,), torch.uint8).cpu()
+
+
+def into_ordinary(vm: VirtualMachine, num_bytes: int) -> None:
+    copy_to_pageable(vm.empty((num_bytes,), torch.uint8))
+
+
+def into_pinned(vm: VirtualMachine, num_bytes: int) -> None:
+    vm.empty((num_bytes,), torch.uint8).to("cpu", non_blocking=True)
+
+
+def into_block_twice(vm: VirtualMachine, num_bytes: int) -> None:
+    memory, size = vm.empty_host((num_bytes,), torch.uint8, False), num_bytes // 4
+    sources = [vm.empty((size,), torch.uint8) for _ in range(4)]
+    for _ in range(2):
+        vm.copy_into_block(vm.stream(), sources, list(range(0, num_bytes, size)), memory)
+
+
+@pytest.mark.parametrize(
+    ("program", "are_new"),
+    [(of_own, [1, 1]), (into_ordinary, [1]), (into_pinned, [0]), (into_block_twice, [1, 0])],
+)
+@pytest.mark.parametrize("num_bytes", [NEW_FROM_BYTES // 2, NEW_FROM_BYTES])
+def test_pages_are_made_for_large_pageable_memory_when_it_is_new(
+    program, are_new, num_bytes: int
+) -> None:
+    plain = VirtualMachine().profile
+    copies = partial(program, num_bytes=num_bytes)
+    before, after = (taken_by(plain.replace(new_page_s=cost), copies) for cost in (0.0, 2e-6))
+    pages = num_bytes / PAGE_BYTES if num_bytes >= NEW_FROM_BYTES else 0
+    more = [b - a for a, b in zip(before, after, strict=True)]
+    assert more == pytest.approx([pages * 2e-6 * new for new in are_new], abs=1e-12)
 
 
 def test_pageable_memory_holds_the_host_and_pinned_does_not(vm: VirtualMachine) -> None:

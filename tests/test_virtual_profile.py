@@ -11,6 +11,16 @@ import pytest
 from asyncout.errors import ProfileError
 from asyncout.virtual import CostProfile
 
+ROOT = Path(__file__).resolve().parent.parent
+
+#: Profiles that are shipped, and those that the doctor left beside results.
+PROFILES = sorted(
+    [
+        *ROOT.glob("asyncout/virtual/profiles/*.json"),
+        *ROOT.glob("results/*/doctor/probed-profile.json"),
+    ]
+)
+
 
 def write(path: Path, **changes: Any) -> Path:
     CostProfile.load().to_json(path)
@@ -28,6 +38,7 @@ def write(path: Path, **changes: Any) -> Path:
     ("changes", "message"),
     [
         ({"block_wake_s": -1}, "block_wake_s is -1; must be 0 or more"),
+        ({"new_page_s": -1}, "new_page_s is -1; must be 0 or more"),
         ({"block_wake_s": float("nan")}, "block_wake_s is nan"),
         ({"d2h_pinned_bytes_per_s": 0}, "d2h_pinned_bytes_per_s is 0; must be above 0"),
         ({"call_copy_s": True}, "call_copy_s is True; give a number"),
@@ -56,3 +67,24 @@ def test_cut_foreign_and_missing_files_are_refused(tmp_path: Path) -> None:
         CostProfile.load(tmp_path / "list.json")
     with pytest.raises(ProfileError, match="no profile 'nowhere': shipped are h200-pcie5-vm16"):
         CostProfile.load("nowhere")
+
+
+#: Fields that came later: profiles from before have none of them.
+LATER = ("pageable_copy_s", "pageable_batch_copy_s", "new_page_s")
+
+
+def test_a_profile_without_later_fields_has_no_such_costs(tmp_path: Path) -> None:
+    shipped = CostProfile.load()
+    path = write(tmp_path / "old.json", **dict.fromkeys(LATER))
+    assert CostProfile.load(path) == shipped.replace(**dict.fromkeys(LATER, 0.0))
+
+
+def test_later_fields_are_written_and_read(tmp_path: Path) -> None:
+    own = CostProfile.load().replace(**{name: (n + 1) * 1e-6 for n, name in enumerate(LATER)})
+    own.to_json(tmp_path / "own.json")
+    assert CostProfile.load(tmp_path / "own.json") == own
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
+def test_every_committed_profile_loads(path: Path) -> None:
+    assert CostProfile.load(path).machine

@@ -19,6 +19,8 @@ from asyncout.doctor.box import Box
 from asyncout.events import waiter_for
 from asyncout.landing import Block
 from asyncout.policy import AXES, CopyPolicy
+from asyncout.transfer import copy_to_pageable
+from asyncout.virtual.memory import NEW_FROM_BYTES
 
 #: Bytes of one copy: from one that is all latency to one that is all bandwidth.
 SIZES = (4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20)
@@ -49,12 +51,18 @@ SMALL_BYTES = 4 << 10
 
 #: Copies of a batch: a decode step's with logprobs. One or two would be calls of their own.
 BATCH_COPIES = 6
-_BATCH_BYTES = BATCH_COPIES * SMALL_BYTES
+
+#: Copies of two batches, far apart: what they take longer by is the copies' own.
+BATCHES = (BATCH_COPIES, 8 * BATCH_COPIES)
+
+#: Bytes of a copy into new memory: well above what an ordinary allocation takes from memory that
+#: was written to before.
+NEW_BYTES = 2 * NEW_FROM_BYTES
 
 #: How long the sleeps are whose lateness is measured, seconds.
 SLEEP_S = 1e-3
 
-#: Seconds per copy or kernel, by its bytes.
+#: Seconds per copy or kernel, by its bytes; of a batch, by its copies.
 Points = tuple[tuple[int, float], ...]
 
 
@@ -87,6 +95,10 @@ class Speeds:
         Device time of a copy; empty where copies hold the host whatever the memory.
     pageable_to_host, pageable_to_device : Points
         Time of the call, which lasts until the copy is done.
+    new_memory_s : float
+        Time of the call that copies :data:`NEW_BYTES` into pageable memory made for it.
+    pageable_batches : Points
+        Device time of a batch into pageable memory, of copies of :data:`SMALL_BYTES`.
     kernels : Points
         Device time of a small kernel.
     waits : dict of str to WaitCost
@@ -103,6 +115,8 @@ class Speeds:
     pinned_to_device: Points
     pageable_to_host: Points
     pageable_to_device: Points
+    new_memory_s: float
+    pageable_batches: Points
     kernels: Points
     waits: dict[str, WaitCost]
     sleep_late_s: float
@@ -125,6 +139,8 @@ def measure_speeds(box: Box, copies_hold: bool) -> Speeds:
         pinned_to_device=() if copies_hold else _by_size(box, partial(_up, pinned=True)),
         pageable_to_host=_by_size(box, partial(_down, pinned=False)),
         pageable_to_device=_by_size(box, partial(_up, pinned=False)),
+        new_memory_s=_repeat(_into_new_memory(box)),
+        pageable_batches=_batches(box),
         kernels=_kernels(box),
         waits={wait: _wait_cost(box, wait) for wait in AXES["wait"]},
         sleep_late_s=_repeat(partial(_oversleep, box)),
@@ -189,18 +205,52 @@ def _call_time(box: Box, call: Callable[[], Any]) -> float:
     return box.runtime.clock() - begin
 
 
+def _into_new_memory(box: Box) -> Callable[[], float]:
+    source = box.memory(NEW_BYTES)
+
+    def copy() -> float:
+        box.synchronize()
+        begin = box.runtime.clock()
+        host = copy_to_pageable(source)
+        elapsed = box.runtime.clock() - begin
+        del host  # given back to the system after the clock has stopped
+        return elapsed
+
+    return copy
+
+
+def _batches(box: Box) -> Points:
+    submit = box.runtime.submitter(None, box.main)
+    points = []
+    for copies in BATCHES:
+        enqueue = partial(submit, *_pageable_batch(box, copies), None)
+        points.append((copies, _repeat(partial(_device_time, box, enqueue))))
+    return tuple(points)
+
+
+def _pageable_batch(
+    box: Box, copies: int
+) -> tuple[list[torch.Tensor], list[int], list[int], Block]:
+    """Give sources, sizes, offsets and a block of pageable memory for a batch of small copies."""
+    num_bytes = copies * SMALL_BYTES
+    return (
+        [box.memory(SMALL_BYTES) for _ in range(copies)],
+        [SMALL_BYTES] * copies,
+        list(range(0, num_bytes, SMALL_BYTES)),
+        Block(box.runtime.empty_host((num_bytes,), torch.uint8, False), deque()),
+    )
+
+
 def _batch_holds(box: Box) -> bool:
     """Enqueue a batch into pageable memory behind kernels: do they still run when it returns?"""
-    sources = [box.memory(SMALL_BYTES) for _ in range(BATCH_COPIES)]
-    sizes, offsets = [SMALL_BYTES] * BATCH_COPIES, list(range(0, _BATCH_BYTES, SMALL_BYTES))
-    block = Block(box.runtime.empty_host((_BATCH_BYTES,), torch.uint8, False), deque())
+    batch = _pageable_batch(box, BATCH_COPIES)
     submit = box.runtime.submitter(box.main, box.copy)
     kernels_done, arrived = box.runtime.new_event(), box.runtime.new_pooled_event(box.main.device)
     for _ in range(WARMUP_RUNS + 1):  # the last one counts
         box.synchronize()
         box.busy(BACKLOG_S)
         kernels_done.record(box.main)
-        submit(sources, sizes, offsets, block, arrived)
+        submit(*batch, arrived)
         held = kernels_done.query()
         box.synchronize()
     return held

@@ -26,6 +26,10 @@ from asyncout.virtual.tensor import VirtualTensor
 #: Host calls in which a fault can be planted.
 FAULT_KINDS = ("copy", "record", "synchronize", "allocate")
 
+#: Copies up to which a batch into pageable memory is a call for each, which holds the host, as
+#: it is on CUDA: the library's own choice there (``cuda_driver.FEW_COPIES``), not a machine's.
+LONE_COPIES = 2
+
 
 class _Device:
     """One device's engines. Kernels of all streams share the processors, one at a time:
@@ -142,7 +146,9 @@ class VirtualMachine:
     time it may have been done. Views that share no byte do not disturb each other.
 
     Not modelled: kernels that share the processors, bandwidth that copies and
-    kernels take from each other, and a limit on how much can be enqueued.
+    kernels take from each other, a limit on how much can be enqueued, and the host's own
+    work between its calls. A copy into pageable memory makes pages where that is large and
+    new; that smaller memory may be new too, by what its allocator did before, is not modelled.
     """
 
     def __init__(
@@ -554,7 +560,8 @@ class VirtualMachine:
     def block_copier(self, stream: Any) -> Callable[..., None]:
         """Give a function that copies tensors into a block of host bytes as one operation.
 
-        A batch occupies the copy engine once: its bytes and one latency.
+        A batch occupies the copy engine once: its bytes and one latency, and into pageable
+        memory what the profile says of each of its copies.
         """
         own = self.as_stream(stream)
 
@@ -576,6 +583,8 @@ class VirtualMachine:
         memory: torch.Tensor,
     ) -> None:
         """Copy contiguous tensors to places in a block of host bytes, as one operation.
+
+        Into pageable memory, one or two are copies of their own and hold the host.
 
         Parameters
         ----------
@@ -600,11 +609,14 @@ class VirtualMachine:
                 target = part.view(source.dtype).view(tuple(source.shape))
                 pairs.append((target, source.contents))
             pinned = self.is_pinned(memory)
-            op = self._copy_down(stream, "batch", pairs, pinned)
-            for source, move in zip(tensors, op.moves, strict=True):
-                _use(op, move, source, writes=False)
-            if not pinned and self.profile.pageable_batch_holds:
-                self._hold(op)
+            are_lone = not pinned and len(pairs) <= LONE_COPIES
+            calls = [slice(at, at + 1) for at in range(len(pairs))] if are_lone else [slice(None)]
+            for call in calls:
+                op = self._copy_down(stream, "batch", pairs[call], pinned, is_batch=not are_lone)
+                for source, move in zip(tensors[call], op.moves, strict=True):
+                    _use(op, move, source, writes=False)
+                if are_lone or (not pinned and self.profile.pageable_batch_holds):
+                    self._hold(op)
 
     def copy_to_device(
         self, target: VirtualTensor, source: torch.Tensor, non_blocking: bool
@@ -627,7 +639,8 @@ class VirtualMachine:
             )
             move = Move(lambda: contents.copy_(values), [contents])
             stream, num_bytes = self._stream_for(target), target.nbytes
-            op = self._copy("h2d", target.memory.name, num_bytes, stream, bandwidth, [move])
+            seconds = num_bytes / bandwidth
+            op = self._copy("h2d", target.memory.name, num_bytes, stream, seconds, [move])
             _use(op, move, target, writes=True)
             self._use_host(op, [source], writes=False)
             if not (pinned and non_blocking):
@@ -639,6 +652,7 @@ class VirtualMachine:
         name: str,
         pairs: Sequence[tuple[torch.Tensor, torch.Tensor]],
         pinned: bool,
+        is_batch: bool = False,
     ) -> Op:
         """Enqueue a copy of device contents to host tensors, one move for each pair."""
         moves = []
@@ -648,12 +662,18 @@ class VirtualMachine:
                 moves.append(Move(partial(target.copy_, contents), [target]))
             else:
                 moves.append(Move(_nothing))
-        bandwidth = (
-            self.profile.d2h_pinned_bytes_per_s if pinned else self.profile.d2h_pageable_bytes_per_s
-        )
         num_bytes = sum(contents.nbytes for _, contents in pairs)
-        op = self._copy("d2h", name, num_bytes, stream, bandwidth, moves)
         targets = [target for target, _ in pairs]
+        seconds = num_bytes / self.profile.d2h_pinned_bytes_per_s
+        if not pinned:
+            seconds = num_bytes / self.profile.d2h_pageable_bytes_per_s
+            seconds += self._host.new_pages(targets) * self.profile.new_page_s
+            seconds += (
+                len(pairs) * self.profile.pageable_batch_copy_s
+                if is_batch
+                else self.profile.pageable_copy_s
+            )
+        op = self._copy("d2h", name, num_bytes, stream, seconds, moves)
         self._use_host(op, targets, writes=True)
         return op
 
@@ -677,13 +697,14 @@ class VirtualMachine:
         name: str,
         num_bytes: int,
         stream: VirtualStream,
-        bandwidth: float,
+        seconds: float,
         moves: Sequence[Move],
     ) -> Op:
+        """Enqueue a copy that takes `seconds` and a latency."""
         self.fault("copy")
         self.call("copy")
         device = self._devices[stream.device.index]
-        seconds = self.profile.copy_latency_s + num_bytes / bandwidth
+        seconds += self.profile.copy_latency_s
         engine = device.to_host if kind == "d2h" else device.to_device
         op = Op(kind, name, self.now, engine, seconds, num_bytes, moves=moves)
         return self.enqueue(stream, op)

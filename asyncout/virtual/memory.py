@@ -6,7 +6,7 @@ import math
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -17,6 +17,14 @@ import torch
 from asyncout.lifetime import when_gone
 from asyncout.virtual.order import Uses
 from asyncout.virtual.poison import POISON_BYTE
+
+#: Bytes from which an ordinary allocation is memory that the system maps anew, and gets back
+#: when it is freed: the most to which glibc raises that limit by itself on 64-bit machines
+#: (DEFAULT_MMAP_THRESHOLD_MAX). Smaller ones mostly come from memory that was written to before.
+NEW_FROM_BYTES = 32 << 20
+
+#: Bytes of a page that the system makes when it is first written to.
+PAGE_BYTES = 4 << 10
 
 
 class DestructorLock:
@@ -93,6 +101,7 @@ class HostMemory:
     def __init__(self, freed: Callable[[str], None]) -> None:
         self._origins: dict[int, BlockOrigin] = {}
         self._pinned: dict[int, int] = {}
+        self._written: set[int] = set()
         self._freed = freed
 
     def empty(self, origin: BlockOrigin, pinned: bool, poisoned: bool = True) -> torch.Tensor:
@@ -111,11 +120,29 @@ class HostMemory:
 
     def _forget(self, address: int) -> None:
         self._pinned.pop(address, None)
+        self._written.discard(address)
         self._freed(self._origins.pop(address).name)
 
     def origin_of(self, tensor: torch.Tensor) -> BlockOrigin | None:
         """Give the origin of the block that a host tensor is a view of, if it is one of these."""
         return self._origins.get(tensor.untyped_storage().data_ptr())
+
+    def new_pages(self, tensors: Sequence[torch.Tensor]) -> int:
+        """Count the pages that a copy into host tensors makes: those of large, new memory.
+
+        A block of this machine is new until the first copy into it. Of memory that it did not
+        make it cannot tell, and takes it to be new: an ordinary tensor made for one copy.
+        """
+        bases = [tensor.untyped_storage() for tensor in tensors]
+        made = sum(
+            -(-tensor.nbytes // PAGE_BYTES)
+            for tensor, base in zip(tensors, bases, strict=True)
+            if base.nbytes() >= NEW_FROM_BYTES
+            and base.data_ptr() not in self._pinned
+            and base.data_ptr() not in self._written
+        )
+        self._written.update(self._origins.keys() & {base.data_ptr() for base in bases})
+        return made
 
     def pinned_bytes(self) -> int:
         """Count the bytes that are page-locked now."""

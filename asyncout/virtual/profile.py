@@ -51,6 +51,17 @@ class CostProfile:
     call_copy_s, call_kernel_s, call_host_allocation_s, call_new_event_s : float
     call_record_s, call_wait_event_s, call_set_stream_s, call_query_s : float
         Host time of one call of each kind.
+    pageable_copy_s : float
+        What a copy of its own into pageable memory takes longer than a pinned one, beside its
+        bytes: it goes through a buffer of the driver, in whose call the host is held. Default 0,
+        of profiles from before it was known.
+    pageable_batch_copy_s : float
+        Device time of each copy of a batch into pageable memory beside its bytes. Default 0, of
+        profiles from before it was known: such a batch then takes one latency, as pinned ones do.
+    new_page_s : float
+        What each page adds to a copy into pageable memory that is new: the system makes the page
+        when it is first written to. Default 0, of profiles from before it was known: new memory
+        is then as fast as any.
     """
 
     machine: str
@@ -75,6 +86,9 @@ class CostProfile:
     call_wait_event_s: float
     call_set_stream_s: float
     call_query_s: float
+    pageable_copy_s: float = 0.0
+    pageable_batch_copy_s: float = 0.0
+    new_page_s: float = 0.0
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -123,7 +137,8 @@ class CostProfile:
         if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
             raise ProfileError(f"{path} is no cost profile of format {FORMAT}")
         names = {field.name for field in dataclasses.fields(cls)}
-        missing, unknown = sorted(names - data.keys()), sorted(data.keys() - names)
+        needed = {f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING}
+        missing, unknown = sorted(needed - data.keys()), sorted(data.keys() - names)
         if missing or unknown:
             raise ProfileError(f"{path}: missing fields {missing}, unknown fields {unknown}")
         try:

@@ -10,6 +10,7 @@ import numpy as np
 
 from asyncout.doctor.lines import fit_line
 from asyncout.virtual import CostProfile
+from asyncout.virtual.memory import NEW_FROM_BYTES, PAGE_BYTES
 from benchmarks import names
 from benchmarks.fit.observed import Observed
 from benchmarks.fit.twin import Twin
@@ -20,6 +21,11 @@ from benchmarks.grids import library, memory, waits
 #: once or more for each tensor, the second once for each output, the third only where copies are
 #: made one by one. What question 2's warm loop makes too (record, query) keeps its cost.
 CALL_GROUPS = (("copy",), ("wait_event",), ("new_event", "set_stream"))
+
+#: Two policies of question 4 that differ in memory alone, pageable and pinned. Where neither
+#: hides the copies (one stream) nor sleeps, the difference is what the copies take; the host's
+#: own work, which the model does not know, is in both.
+EXPOSED_BATCHES = ("single-pageable-spin-batched", "single-pinned-spin-batched")
 
 #: Probing costs: one of them in plain numbers, all else nothing, so that what the twin then
 #: takes is a count. In seconds and bytes per second, small enough for exact sums.
@@ -33,6 +39,7 @@ def fit(
     *,
     workloads: Collection[str] = names.STREAMS,
     sizes: Collection[str] = tuple(names.SIZES),
+    loops: Collection[str] = names.FACTORIAL_WORKLOADS,
 ) -> CostProfile:
     """Fit a cost profile.
 
@@ -44,8 +51,9 @@ def fit(
         calls cost in proportion to each other.
     twin : Twin
         Counts a step's calls, copies and bytes.
-    workloads, sizes : collection of str
-        Rows of questions 1 and 2 that may be looked at; the others are kept for validation.
+    workloads, sizes, loops : collection of str
+        Rows of questions 1, 2 and 4 (of its workloads) that may be looked at; the others are kept
+        for validation.
 
     Returns
     -------
@@ -59,10 +67,11 @@ def fit(
         "device, small kernels, sleeps",
         copy_latency_s=latency,
         d2h_pinned_bytes_per_s=bytes_per_s,
-        d2h_pageable_bytes_per_s=_pageable(observed, sizes),
     )
     profile = _calls(observed, twin, profile)
-    return _waits(observed, twin, profile)
+    profile = _waits(observed, twin, profile)
+    profile = _pageable(observed, twin, profile, sizes)
+    return _pageable_batches(observed, twin, profile, loops)
 
 
 def fitted_name(machine: str) -> str:
@@ -107,13 +116,36 @@ def _copies(
     return max(0.0, latency), 1 / per_byte_s
 
 
-def _pageable(observed: Observed, sizes: Collection[str]) -> float:
-    points = [
-        (float(names.SIZES[size]), time)
+def _pageable(
+    observed: Observed, twin: Twin, profile: CostProfile, sizes: Collection[str]
+) -> CostProfile:
+    """Fit what copies of their own into pageable memory cost: each, by the byte, by new page.
+
+    Each copy of question 2 has a destination of its own, which is new memory from some size on.
+    Without such a size a new page costs what it does in the base. A copy costs what is left of
+    the line's fixed part when the calls around it and a pinned copy's latency are explained.
+    """
+    times = {
+        size: time
         for (size, kind), time in observed.copies.items()
         if kind == memory.PAGEABLE and size in sizes
-    ]
-    return 1 / fit_line(points)[1]
+    }
+    new = [size for size in times if names.SIZES[size] >= NEW_FROM_BYTES]
+    line = [(float(names.SIZES[size]), time) for size, time in times.items() if size not in new]
+    fixed, per_byte = fit_line(line)
+    with twin.under(profile.replace(d2h_pageable_bytes_per_s=NO_LIMIT, pageable_copy_s=0.0)):
+        explained = twin.copy_time(min(times, key=names.SIZES.__getitem__), memory.PAGEABLE)
+    profile = profile.replace(
+        d2h_pageable_bytes_per_s=1 / per_byte, pageable_copy_s=max(0.0, fixed - explained)
+    )
+    if not new:
+        return profile
+    with twin.under(profile.replace(new_page_s=0.0)):
+        added = [
+            (times[size] - twin.copy_time(size, memory.PAGEABLE)) * PAGE_BYTES / names.SIZES[size]
+            for size in new
+        ]
+    return profile.replace(new_page_s=max(0.0, median(added)))
 
 
 def _calls(observed: Observed, twin: Twin, profile: CostProfile) -> CostProfile:
@@ -166,6 +198,34 @@ def _waits(observed: Observed, twin: Twin, profile: CostProfile) -> CostProfile:
         spin_wake_s=max(0.0, median(late[waits.SPIN])),
         block_cpu_s=max(0.0, median(cpu) - profile.call_query_s),
     )
+
+
+def _pageable_batches(
+    observed: Observed, twin: Twin, profile: CostProfile, loops: Collection[str]
+) -> CostProfile:
+    """Fit what each copy of a batch into pageable memory takes: question 4's blocks alone tell.
+
+    From the difference to pinned memory, in shares of the step, as its noise is. Without such
+    blocks it is the base's.
+    """
+    counts, missing = [], []
+    for block in dict.fromkeys(block for block, _ in observed.policies):
+        measured = [observed.policies.get((block, arm)) for arm in EXPOSED_BATCHES]
+        if names.block_parts(block)[0] not in loops or None in measured:
+            continue
+        pageable, pinned = measured
+        slower = []
+        for cost in (0.0, UNIT_S):
+            with twin.under(profile.replace(pageable_batch_copy_s=cost)):
+                times = [twin.policy_step(block, arm) for arm in EXPOSED_BATCHES]
+            slower.append(times[0] - times[1])
+        copies = round((slower[1] - slower[0]) / UNIT_S)  # none where each is a call of its own
+        counts.append(copies / pageable)
+        missing.append((pageable - pinned - slower[0]) / pageable)
+    if not any(counts):
+        return profile
+    cost = float(np.dot(counts, missing) / np.dot(counts, counts))
+    return profile.replace(pageable_batch_copy_s=max(0.0, cost))
 
 
 def _least_relative_errors(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from asyncout.policy import ORIGINAL
 from benchmarks import names
-from benchmarks.grids import library, memory, streams, waits
+from benchmarks.grids import factorial, library, memory, streams, waits
 from benchmarks.results import Gain, ResultsError
 
 #: (workload, arm) → seconds or share.
@@ -26,6 +27,8 @@ class Observed:
         Question 2: copy time.
     late, burnt : Values
         Question 3: wake-up latency, and CPU time over the wait's wall time.
+    policies : Values
+        Question 4: step time of each policy, by block and the policy's levels.
     enqueues, latencies : Values
         Question 5: host time to construct an output, and result latency.
     """
@@ -38,6 +41,7 @@ class Observed:
     copies: Values = field(default_factory=dict)
     late: Values = field(default_factory=dict)
     burnt: Values = field(default_factory=dict)
+    policies: Values = field(default_factory=dict)
     enqueues: Values = field(default_factory=dict)
     latencies: Values = field(default_factory=dict)
 
@@ -61,6 +65,7 @@ _WHERE = {
     memory.COPY_TIME: "copies",
     waits.WAKE_UP: "late",
     waits.CPU_SHARE: "burnt",
+    factorial.EACH: "policies",
     library.ENQUEUE: "enqueues",
     library.LATENCY: "latencies",
 }
@@ -93,7 +98,10 @@ def observe(gains: Iterable[Gain]) -> Observed:
         if where is not None:
             values: Values = getattr(observed, where)
             values[gain.workload, gain.arm] = gain.arm_value
-            values[gain.workload, gain.baseline] = gain.baseline_value
+            # The original's preset is one of question 4's policies, under a name of its own.
+            is_preset = gain.metric == factorial.EACH and gain.baseline == factorial.BASELINE
+            baseline = factorial.policy_name(ORIGINAL) if is_preset else gain.baseline
+            values[gain.workload, baseline] = gain.baseline_value
     missing = sorted({q for name, q in _NEEDED.items() if not getattr(observed, name)})
     if missing:
         raise ResultsError(

@@ -13,7 +13,7 @@ from asyncout.events import waiter_for
 from asyncout.virtual import CostProfile
 from benchmarks import loops, names
 from benchmarks.devices import virtual_device
-from benchmarks.grids import library, memory, streams, waits
+from benchmarks.grids import factorial, library, memory, streams, waits
 from benchmarks.workloads import WORKLOADS, Step
 
 #: Policies of the arms of question 1, as its grid has them.
@@ -96,6 +96,21 @@ class Twin:
         run = partial(loops.wait_once, self._device, waiter, names.WAITS[length])
         for _ in range(waits.WAITS_TO_LEARN if wait == waits.HYBRID else 0):
             run()
+        return run()
+
+    def policy_step(self, block: str, arm: str) -> float:
+        """Question 4: the time of a step of a block's loop under a policy."""
+        workload, loop, length = names.block_parts(block)
+        seconds = names.STEP_LENGTHS[length]
+        run = partial(
+            factorial.LOOPS[loop],
+            self._device,
+            self.step_of(workload),
+            factorial.POLICIES[arm],
+            partial(self._device.busy, seconds),
+            factorial.steps_of_sample(seconds),
+        )
+        run()  # as the measured loops: events and blocks are there, the hybrid wait has learned
         return run()
 
     def enqueue(self, workload: str, arm: str) -> float:

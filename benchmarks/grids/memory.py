@@ -22,7 +22,8 @@ HOST_HELD = "host held by the call"
 
 NAMES, QUICK_NAMES = tuple(names.SIZES), names.SIZES_QUICK
 
-#: Largest size of modelled rows: the model is linear, and simulating moves the real bytes.
+#: Largest size of modelled rows: the model is linear up to new memory, and simulating moves the
+#: real bytes.
 LARGEST_MODELLED = 16 << 20
 
 COPIES = {PINNED: copy_to_pinned, PAGEABLE: copy_to_pageable}

@@ -248,7 +248,10 @@ def _missed(blocks: Sequence[Block]) -> str:
         f"{_signed(pinned)} with pinned memory and {_signed(pageable)} with pageable"
     )
     if pageable < -abs(pinned):
-        said += ": it misses much of what pageable copies cost"
+        said += (
+            ": a pageable copy holds the host, and what the host then does by itself before the "
+            "next launch is not in the model"
+        )
     return said + "."
 
 
