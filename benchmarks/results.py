@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import math
 import pkgutil
 from collections.abc import Iterator
@@ -97,8 +98,27 @@ class Dates:
 
 
 def machines(folder: Path) -> list[str]:
-    """List the machines that have results in `folder`."""
-    return sorted(path.parent.name for path in folder.glob("*/machine.json"))
+    """List the machines that have results in `folder`.
+
+    Raises
+    ------
+    ResultsError
+        A machine's file is cut, or is another machine's.
+    """
+    found = []
+    for path in sorted(folder.glob("*/machine.json")):
+        name = path.parent.name
+        try:
+            is_its_own = json.loads(path.read_text(encoding="utf-8"))["machine"] == name
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ResultsError(
+                f"{path} is cut or no file of a machine ({type(error).__name__}: {error}); restore "
+                "it, or delete its folder"
+            ) from error
+        if not is_its_own:
+            raise ResultsError(f"{path} is of another machine than its folder; rename the folder")
+        found.append(name)
+    return found
 
 
 def read(folder: Path, machine: str | None = None, commit: str | None = None) -> list[Gain]:
@@ -164,7 +184,7 @@ def _load(path: Path) -> Any:
 
     try:
         return Results.load(str(path), machine_name=path.parent.name)
-    except (util.UserError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, util.UserError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResultsError(
             f"{path} is cut, foreign or of another version of asv: {error}; delete it or measure "
             "that commit again"

@@ -436,6 +436,29 @@ def test_a_site_is_not_called_built_when_asv_failed(project, tmp_path, status: i
         site.build(tmp_path / "site", project, lambda folder: status)
 
 
+def test_a_folder_with_something_else_is_not_deleted(project, tmp_path) -> None:
+    precious = tmp_path / "site" / "thesis.txt"
+    precious.parent.mkdir()
+    precious.write_text("kept")
+    with pytest.raises(PagesError, match="holds something else than a site"):
+        site.build(precious.parent, project, lambda folder: 0)
+    assert precious.read_text() == "kept"
+    with pytest.raises(PagesError, match="no site can be built in"):
+        site.build(precious, project, lambda folder: 0)
+    precious.unlink()
+    for _ in range(2):  # an empty folder, and then one that was built here
+        with pytest.raises(PagesError, match="asv could not publish"):
+            site.build(precious.parent, project, lambda folder: 3)
+
+
+@pytest.mark.parametrize("content", ["{", "{}", "[]", '{"machine": "other"}'])
+def test_a_machines_file_that_is_cut_or_anothers_is_named(results, content) -> None:
+    (results / "odd").mkdir()
+    (results / "odd" / "machine.json").write_text(content)
+    with pytest.raises(ResultsError, match=r"odd.machine\.json is"):
+        start.tell(results, frozenset())
+
+
 def test_without_results_the_build_says_what_to_run(tmp_path, project) -> None:
     (tmp_path / "results").mkdir()
     with pytest.raises(PagesError, match=r"benchmarks\.json is missing"):
@@ -477,6 +500,13 @@ def test_the_preview_serves_the_site_to_this_machine_only(tmp_path) -> None:
 def test_the_preview_of_no_site_says_what_to_run(tmp_path, capsys) -> None:
     assert __main__.main(["preview", "--site", str(tmp_path)]) == 1
     assert "build it with `make pages`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("port", [-1, 99_999])
+def test_a_number_that_is_no_port_is_refused(tmp_path, port: int) -> None:
+    (tmp_path / "index.html").write_text("")
+    with pytest.raises(PagesError, match="no port"):
+        preview.server(tmp_path, port)
 
 
 def test_a_port_that_is_taken_is_named(tmp_path) -> None:

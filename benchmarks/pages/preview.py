@@ -50,8 +50,8 @@ def server(site: Path, port: int | None = None) -> Server:
     for number in ports:
         try:
             return Server((HOST, number), handler)
-        except OSError as error:
-            refused = error
+        except (OSError, OverflowError) as error:  # taken, forbidden, or no port's number
+            refused: Exception = error
     raise PagesError(f"no port from {ports[0]} to {ports[-1]} is free: {refused}; name one: --port")
 
 

@@ -21,6 +21,9 @@ SITE = PROJECT / ".asv" / "site"
 #: Styles and scripts of the site's own pages, by their names in the static folder.
 OWN_FILES = ("start.css", "graphs.css", "graphs.js")
 
+#: Marks a folder as a site that was built here, which may be built anew.
+MARKER = ".asyncout-site"
+
 #: Puts asv's pages of a project into a folder; gives its exit status.
 Publish = Callable[[Path], int]
 
@@ -36,7 +39,7 @@ def build(site: Path = SITE, project: Path = PROJECT, publish: Publish = asv_pub
     Parameters
     ----------
     site : Path
-        Made anew.
+        Made anew: :data:`SITE`, a folder that is not there or empty, or one that was built here.
     project : Path
         Checkout with ``results/``.
     publish : callable
@@ -52,9 +55,8 @@ def build(site: Path = SITE, project: Path = PROJECT, publish: Publish = asv_pub
     except ResultsError as error:
         raise PagesError(str(error)) from error
     Repository(project).require_publishable()
-    shutil.rmtree(site, ignore_errors=True)
+    _make_anew(site)
     asv = site / links.ASV_FOLDER
-    asv.parent.mkdir(parents=True)
     if status := publish(asv):
         raise PagesError(f"asv could not publish the results (status {status}); it says why above")
     asv_page.rewrite_folder(asv)
@@ -66,6 +68,22 @@ def build(site: Path = SITE, project: Path = PROJECT, publish: Publish = asv_pub
     for name, page in (("index.html", start.page(story)), (links.COMMITS, commits.page(listed))):
         (site / name).write_text(page, encoding="utf-8")
     return sorted(site.rglob("*.html"))
+
+
+def _make_anew(site: Path) -> None:
+    """Empty a folder of what was built there, and of nothing else."""
+    try:
+        is_free = not site.exists() or not any(site.iterdir())
+        if not is_free and site != SITE and not (site / MARKER).is_file():
+            raise PagesError(
+                f"{site} holds something else than a site that was built here, and building would "
+                "delete it; name an empty folder"
+            )
+        shutil.rmtree(site, ignore_errors=True)
+        site.mkdir(parents=True, exist_ok=True)
+        (site / MARKER).touch()
+    except OSError as error:
+        raise PagesError(f"no site can be built in {site}: {error}") from error
 
 
 def _benchmark_names(results: Path) -> frozenset[str]:
