@@ -407,6 +407,8 @@ def _places(
             "folders, or one folder and --commits A B"
         )
     both = [folders[0], folders[-1]]
+    if commits is not None and both[0] == both[1] and commits[0] == commits[1]:
+        raise AgreementError("a run is compared with itself; its agreement would say nothing")
     names = (None, None) if commits is None else commits
     return list(zip(both, names, strict=True))
 

@@ -330,7 +330,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\nfor asv.conf.json, beside what other runs and what was written by hand need:")
     print(json.dumps(configuration(noises), indent=4))
     if options.json is not None:
-        options.json.write_text(json.dumps(as_object(noises), indent=1) + "\n", encoding="utf-8")
+        try:
+            options.json.write_text(json.dumps(as_object(noises), indent=1) + "\n", "utf-8")
+        except OSError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return NO_RESULTS
     return OK
 
 

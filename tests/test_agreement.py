@@ -251,6 +251,7 @@ def test_what_is_not_there_is_named_and_has_its_own_status(tmp_path: Path, capsy
         ([str(folder), str(tmp_path / "b")], "no results in"),
         ([str(folder), "--commits", "cccc", "dddd"], "no results of commit 'dddd'"),
         ([str(folder), str(folder), "--machine", "x"], "no machine 'x'"),
+        ([str(folder), "--commits", "aaaa", "aaaa"], "a run is compared with itself"),
     ):
         assert agreement.main(arguments) == 2
         assert message in capsys.readouterr().err

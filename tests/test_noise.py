@@ -208,6 +208,8 @@ def test_runs_are_read_from_folders_or_from_commits_of_one(
     with pytest.raises(SystemExit):
         noise.main([*together, "--bench", "("])
     assert "'(' is no regular expression" in capsys.readouterr().err
+    assert noise.main([*together[:-1], str(tmp_path / "none" / "noise.json")]) == 1
+    assert "No such file" in capsys.readouterr().err
     save(tmp_path / "together", "01" * 20, 1.0)
     assert noise.main([*together[:2], "0", *commits[1:]]) == 1
     assert "may be any of 000" in capsys.readouterr().err

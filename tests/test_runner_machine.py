@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.runner import facts, machine
+from benchmarks.runner.errors import MachineNameError
 
 NVIDIA_SMI = """<?xml version="1.0" ?>
 <!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
@@ -111,3 +112,14 @@ def test_host_facts_hold_no_blank_value() -> None:
     found = facts.host_facts()
     assert found["python"]
     assert all(found.values())
+
+
+@pytest.mark.parametrize("name", ["../../x", "X", ".hidden", "nul", "a" * 65, "a/b"])
+def test_a_name_that_leaves_its_folder_or_is_none_everywhere_is_refused(name: str) -> None:
+    with pytest.raises(MachineNameError, match="is no name of a machine"):
+        machine.chosen_name(name, {})
+
+
+def test_a_name_that_is_asked_for_is_taken_and_else_the_default() -> None:
+    assert machine.chosen_name("h200-mine_2.0", {}) == "h200-mine_2.0"
+    assert machine.chosen_name(None, {"cpus": "2"}) == machine.chosen_name("", {"cpus": "2"})

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None, repository: Path = commands.PRO
     try:
         found_facts = facts.collect()
         trial = Trial(
-            machine=options.machine or machine.default_name(found_facts),
+            machine=machine.chosen_name(options.machine, found_facts),
             modelled="cuda_device" not in found_facts,
             mode=options.mode,
             changes=SMALLEST_CHANGES if options.smallest else CHANGES,

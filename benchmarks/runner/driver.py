@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             repository.require_publishable()
         before = facts.collect()
         plan = Plan(
-            machine=options.machine or machine.default_name(before),
+            machine=machine.chosen_name(options.machine, before),
             mode=options.mode or ("full" if "cuda_device" in before else "quick"),
             commits=options.commits,
             pages=options.pages,

@@ -19,5 +19,9 @@ class RepositoryError(RunnerError):
     """The state of the git checkout does not allow what was asked for."""
 
 
+class MachineNameError(RunnerError, ValueError):
+    """A name that no machine can have."""
+
+
 class ModeError(RunnerError, ValueError):
     """A mode was asked for that does not exist."""

@@ -12,7 +12,14 @@ from pathlib import Path
 
 from asv.machine import MachineCollection  # type: ignore[import-untyped]
 
+from benchmarks.runner.errors import MachineNameError
 from benchmarks.runner.facts import Facts
+
+#: A machine's name, which becomes a folder's; no dot at an end, no hidden folder.
+_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
+
+#: Names that some systems keep for devices.
+_DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?")
 
 #: Words in a GPU's product name that tell nothing apart.
 _NOISE = ("nvidia", "geforce", "tesla", "graphics")
@@ -36,6 +43,28 @@ def default_name(facts: Facts) -> str:
         f"{facts.get('host', 'cpu')}{cpus}",
     )
     return "-".join(part for part in parts if part)
+
+
+def is_name(text: str) -> bool:
+    """Whether a machine may be called so."""
+    return bool(_NAME.fullmatch(text)) and not _DEVICES.fullmatch(text)
+
+
+def chosen_name(wanted: str | None, facts: Facts) -> str:
+    """Give the name that is asked for, or else the default one.
+
+    Raises
+    ------
+    MachineNameError
+        It cannot be a folder's everywhere, or would leave ``results/``.
+    """
+    if not wanted:
+        return default_name(facts)
+    if not is_name(wanted):
+        raise MachineNameError(
+            f"{wanted!r} is no name of a machine: at most 64 small letters, digits and - . _ within"
+        )
+    return wanted
 
 
 def short_gpu_name(product: str) -> str:
