@@ -45,7 +45,7 @@ class LateWakeUp(_Question3):
     """The lateness that one in twenty waits exceeds, when their lengths differ by a tenth."""
 
     metric = "wake-up latency, 95th percentile"
-    params = (tuple(names.JITTERED_WAITS), ["spin / block", "hybrid / block"])
+    params = (names.VARIED_WAITS, ["spin / block", "hybrid / block"])
 
 
 class LateWakeUpModelled(LateWakeUp):
@@ -59,7 +59,7 @@ class CpuBurntJittered(_Question3):
 
     metric = "CPU burnt per jittered wait"
     unit = "share"
-    params = (tuple(names.JITTERED_WAITS), ["block / spin", "hybrid / spin"])
+    params = (names.VARIED_WAITS, ["block / spin", "hybrid / spin"])
 
 
 class CpuBurntJitteredModelled(CpuBurntJittered):

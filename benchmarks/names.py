@@ -52,6 +52,13 @@ WAITS_QUICK = ("1 ms", "5 ms")
 JITTERED_WAITS = {"1 ms, 10 % jitter": 1e-3, "5 ms, 10 % jitter": 5e-3}
 JITTERED_WAITS_QUICK = ("1 ms, 10 % jitter",)
 
+#: Question 3: seconds of waits of which each 16th is the longer, as a prefill among decode steps.
+PREFILL_WAITS = {"1 ms, each 16th 20 ms": (1e-3, 20e-3)}
+PREFILL_EVERY = 16
+
+#: Question 3: all waits of which a sample has many, of several lengths.
+VARIED_WAITS = (*JITTERED_WAITS, *PREFILL_WAITS)
+
 #: Question 3: kernel seconds of a step in short runs of a pipelined loop, behind an idle device.
 BURSTS = {"bursts of 10 steps of 2 ms": 2e-3, "bursts of 10 steps of 10 ms": 10e-3}
 BURSTS_QUICK = tuple(BURSTS)[:1]

@@ -39,7 +39,7 @@ SEED = 20_251_201
 BURST_STEPS = 10
 BURST_WORKLOAD = "decode R=256 K=20"
 
-NAMES = (*names.WAITS, *names.JITTERED_WAITS, *names.BURSTS)
+NAMES = (*names.WAITS, *names.VARIED_WAITS, *names.BURSTS)
 QUICK_NAMES = (*names.WAITS_QUICK, *names.JITTERED_WAITS_QUICK, *names.BURSTS_QUICK)
 ARMS = {
     WAKE_UP: (BLOCK, SPIN, HYBRID),
@@ -57,8 +57,8 @@ def cells(device: BenchDevice, name: str) -> Iterator[Cell]:
     arms = {}
     for wait in (BLOCK, SPIN, HYBRID):
         waiter = waiter_for(CopyPolicy(wait=wait), device.runtime, device.main.device)
-        if name in names.JITTERED_WAITS:
-            lengths = _jittered(names.JITTERED_WAITS[name])
+        if name in names.VARIED_WAITS:
+            lengths = _lengths(name)
             run = partial(loops.wait_often, device, waiter, lengths)
             loops.wait_often(device, waiter, lengths)
         else:
@@ -66,7 +66,7 @@ def cells(device: BenchDevice, name: str) -> Iterator[Cell]:
             for _ in range(WAITS_TO_LEARN if wait == HYBRID else 0):
                 run()
         arms[wait] = shares.arm(wait, run)
-    if name in names.JITTERED_WAITS:
+    if name in names.VARIED_WAITS:
         rows = partial(_rows, name, shares, LATE_WAKE_UP, JITTERED_CPU_SHARE)
         yield Cell(LATE_WAKE_UP, name, arms, rows, is_batch=True)
     else:
@@ -86,11 +86,14 @@ def _burst(device: BenchDevice, name: str) -> Cell:
     return Cell(BURST, name, arms, partial(_rows, name, shares, BURST, BURST_CPU_SHARE))
 
 
-def _jittered(mean: float) -> list[float]:
-    random = np.random.default_rng(SEED)
-    lengths: list[float] = (
-        mean * random.uniform(1 - JITTER, 1 + JITTER, loops.WAITS_IN_A_BATCH)
-    ).tolist()
+def _lengths(name: str) -> list[float]:
+    """Give the lengths of a sample's waits: with jitter, or some of them long."""
+    count = loops.WAITS_IN_A_BATCH
+    if name in names.PREFILL_WAITS:
+        short, long = names.PREFILL_WAITS[name]
+        return [long if place % names.PREFILL_EVERY == 0 else short for place in range(count)]
+    mean, random = names.JITTERED_WAITS[name], np.random.default_rng(SEED)
+    lengths: list[float] = (mean * random.uniform(1 - JITTER, 1 + JITTER, count)).tolist()
     return lengths
 
 
