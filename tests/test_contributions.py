@@ -287,6 +287,32 @@ def test_results_that_are_there_are_never_overwritten(folder, here, tmp_path) ->
     assert caught.value.reason == "machine"
 
 
+def second_environment(folder: Path) -> Path:
+    """Write another result of the first commit, as of another environment."""
+    data = json.loads(first(folder).read_text())
+    path = folder / f"{data['commit_hash'][:8]}-zz.json"
+    path.write_text(json.dumps({**data, "env_name": "zz"}))
+    return path
+
+
+def test_a_second_result_of_a_commit_that_is_there_is_not_added(folder, here, tmp_path) -> None:
+    target = tmp_path / "taken"
+    add.add(check.check(pack(folder), here), target)
+    before = {path: path.read_text() for path in (target / MACHINE).iterdir()}
+    second_environment(folder)
+    first(folder).unlink()
+    assert len(list(folder.glob("*-zz.json"))) == 1
+    with pytest.raises(RefusedError, match="is of the same commit") as caught:
+        add.add(check.check(pack(folder), here), target)
+    assert caught.value.reason == "exists"
+    assert before == {path: path.read_text() for path in (target / MACHINE).iterdir()}
+
+
+def test_two_results_of_one_commit_are_refused(folder, here) -> None:
+    second_environment(folder)
+    assert refused(pack(folder), here).reason == "exists"
+
+
 # Texts
 
 
