@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +117,8 @@ def test_the_committed_results_would_be_taken(tmp_path) -> None:
         units = known_units(results)
         files = [json.loads(p.read_text()) for p in machine.glob("*-*.json")]
         commits = {data["commit_hash"]: data["date"] for data in files}
-        assert len(check.check(path, Known(units, commits)).commits) == len(commits)
+        here = Known(units, commits, known.grids())
+        assert len(check.check(path, here).commits) == len(commits)
 
 
 def known_units(results: Path) -> dict[str, str]:
@@ -133,17 +136,72 @@ def test_a_machine_without_a_gpu_may_contribute_its_modelled_rows(project, here,
 
 def test_what_was_not_measured_and_what_has_no_ratio_is_taken(folder, here) -> None:
     def change(data: Any) -> None:
-        for name in (ARM, BASELINE, RATIO):
-            row = data["results"][name]
-            row[RESULT][0], row[SAMPLES][0] = math.nan, None  # n/a
-        row = data["results"][BASELINE]
-        row[SAMPLES][1][0] = -1e-9  # signed, like a difference
-        row[Q25 - 2][1] = row[Q25][1] = -1e-9
-        data["results"][RATIO][RESULT][1] = math.nan
-        data["results"][RATIO][SAMPLES][1] = None
+        exposed(data)
+        rows = [data["results"][of_exposed(name)] for name in (ARM, BASELINE, RATIO)]
+        for row in rows:
+            row[RESULT][0] = math.nan
+            empty(row, 0)
+        _, baseline, ratio = rows
+        baseline[SAMPLES][1][0] = -1e-9
+        baseline[CI_LOW][1] = baseline[Q25][1] = -1e-9
+        ratio[RESULT][1] = math.nan
+        empty(ratio, 1)
 
     spoil(first(folder), change)
-    assert check.check(pack(folder), here)
+    assert check.check(pack(folder), with_exposed(here))
+
+
+def of_exposed(name: str) -> str:
+    return name.replace("StepTime", "ExposedTime")
+
+
+def exposed(data: Any) -> None:
+    """Add a class whose samples are differences: the figures of the one that is there."""
+    for name in (ARM, BASELINE, RATIO):
+        data["results"][of_exposed(name)] = copy.deepcopy(data["results"][name])
+
+
+def with_exposed(here: Known) -> Known:
+    return replace(here, units={**here.units, **{of_exposed(n): u for n, u in here.units.items()}})
+
+
+def empty(row: list[Any], cell: int) -> None:
+    """Leave a cell as asv does one that was not measured."""
+    for column in range(CI_LOW, SAMPLES + 1):
+        row[column][cell] = None
+
+
+@pytest.mark.parametrize("value", [0.0, -1e-3, 1e-320])
+def test_only_a_difference_may_have_an_arm_that_is_not_above_zero(
+    folder, here, value: float
+) -> None:
+    def change(data: Any, names: Callable[[str], str] = str) -> None:
+        """Change the smallest sample of the arm, and with it what is said of it."""
+        for name in (ARM, RATIO):
+            row = data["results"][names(name)]
+            row[SAMPLES][0][0] = row[CI_LOW][0] = row[Q25][0] = value
+        row[SAMPLES][0][0] = value / data["results"][names(BASELINE)][SAMPLES][0][0]
+        row[CI_LOW][0] = row[Q25][0] = row[SAMPLES][0][0]
+
+    results = first(folder)
+    whole = results.read_text()
+    spoil(results, exposed)
+    spoil(results, lambda data: change(data, of_exposed))
+    assert check.check(pack(folder), with_exposed(here))
+    results.write_text(whole)
+    spoil(results, change)
+    assert refused(pack(folder), here).reason == "figures"
+
+
+def test_a_baseline_that_is_not_above_zero_is_refused_without_a_ratio_too(folder, here) -> None:
+    def change(data: Any) -> None:
+        row = data["results"][BASELINE]
+        row[SAMPLES][0][0] = row[CI_LOW][0] = row[Q25][0] = -1e-9
+        data["results"][RATIO][RESULT][0] = math.nan
+        empty(data["results"][RATIO], 0)
+
+    spoil(first(folder), change)
+    assert refused(pack(folder), here).reason == "figures"
 
 
 def test_pictures_and_reports_stay_out_of_the_file(folder) -> None:
@@ -443,7 +501,7 @@ def test_a_results_file_that_was_edited_by_hand_is_refused(folder, here, change:
 def test_a_commit_that_is_not_on_main_is_refused(folder, here) -> None:
     commits = dict(here.commits)
     commits.pop(json.loads(first(folder).read_text())["commit_hash"])
-    assert refused(pack(folder), Known(here.units, commits)).reason == "commit"
+    assert refused(pack(folder), replace(here, commits=commits)).reason == "commit"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.contributions import texts
 from benchmarks.contributions.errors import RefusedError
-from benchmarks.contributions.known import Known
+from benchmarks.contributions.known import Grid, Known
 
 #: asv's version of its results, and their columns in that version.
 VERSION = 2
@@ -32,6 +32,12 @@ MOST_CELLS, MOST_SAMPLES = 10_000, 20_000
 #: share beyond a million is no measurement; no device has a terabyte of memory yet.
 LIMITS = {"seconds": 600.0, "bytes": 1e12}
 OTHER_LIMIT = 1e6
+
+#: Least figure of an arm by its unit, where it is no difference. A time that no clock can tell
+#: from nothing is no measurement, and whoever divides by it or takes its logarithm stops; the
+#: CPU's share of a wait and the memory of a step may be nothing.
+LEAST = {"seconds": 1e-10, "ratio": 1 / OTHER_LIMIT}
+OTHER_LEAST = 0.0
 
 #: asv rounds its statistics to five digits.
 ROUNDED = 1e-4
@@ -88,7 +94,9 @@ def check(text: str, file: str, machine: Mapping[str, str], known: Known) -> str
     results = texts.table(data["results"], f"results in {file}")
     cells = {name: _check_benchmark(name, row, known) for name, row in results.items()}
     _check_durations(data["durations"], file)
-    rows = sum(_check_comparison(name, cells) for name in sorted(_classes(cells)))
+    rows = sum(
+        _check_comparison(name, cells, _least(name, known)) for name in sorted(_classes(cells))
+    )
     if not rows:
         raise RefusedError("figures", f"{file} holds no comparison that was measured or modelled")
     return commit
@@ -197,8 +205,21 @@ def _classes(cells: Mapping[str, Cells]) -> set[str]:
     return {name.rpartition(".")[0] for name in cells}
 
 
-def _check_comparison(name: str, cells: Mapping[str, Cells]) -> int:
-    """Hold a class's ratios against its arms and baselines; give how many rows it has."""
+def _least(name: str, known: Known) -> float:
+    """Give the least that a sample of a class's arms may be."""
+    if known.grids[name].signed:
+        return -math.inf
+    return LEAST.get(known.units.get(f"{name}.track_arm", ""), OTHER_LEAST)
+
+
+def _check_comparison(name: str, cells: Mapping[str, Cells], least: float) -> int:
+    """Hold a class's ratios against its arms and baselines; give how many rows it has.
+
+    Parameters
+    ----------
+    least : float
+        The least that a sample of an arm or a baseline may be.
+    """
     arm, baseline, ratio = (
         cells.get(f"{name}.{method}") for method in ("track_arm", "track_baseline", "track_ratio")
     )
@@ -209,6 +230,8 @@ def _check_comparison(name: str, cells: Mapping[str, Cells]) -> int:
     for index, (a, b, r) in enumerate(
         zip(arm.samples, baseline.samples, ratio.samples, strict=True)
     ):
+        if min((*(a or ()), *(b or ())), default=least) < least:
+            raise RefusedError("figures", f"{name} has a sample below {least:.4g}")
         _check_pairs(name, a, b, r)
         for given in (arm, baseline, ratio):
             if given.values[index] is not None and given.samples[index] is None:
