@@ -454,6 +454,10 @@ CHANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "an arm without a baseline": ("figures", lambda d: no_samples(d, BASELINE)),
     "a sample too few": ("figures", lambda d: fewer(d, BASELINE)),
     "a ratio to nothing": ("figures", lambda d: sample(d, BASELINE, -1e-9)),
+    "a statistic without samples": ("figures", lambda d: statistic(d, 0.1)),
+    "a statistic that is a text": ("figures", lambda d: statistic(d, "<script>")),
+    "a statistic that is a list": ("figures", lambda d: statistic(d, [[]])),
+    "a statistic that is false": ("figures", lambda d: statistic(d, False)),
     "a quartile out of range": ("figures", lambda d: cell(d, ARM, Q25, 1e-4)),
     "an interval above its value": ("figures", lambda d: cell(d, ARM, CI_LOW, 1.0)),
     "another count": ("figures", lambda d: cell(d, ARM, REPEAT, 1000)),
@@ -481,6 +485,14 @@ def sample(data: Any, name: str, value: float) -> None:
 def no_samples(data: Any, name: str) -> None:
     cell(data, name, SAMPLES, None)
     cell(data, name, RESULT, None)
+
+
+def statistic(data: Any, value: Any) -> None:
+    """Give a bound, which has no samples, a statistic."""
+    row = data["results"][BOUND]
+    cells = len(row[RESULT])
+    row.extend([None] * (CI_LOW - len(row)))
+    row.append([value] + [None] * (cells - 1))
 
 
 def fewer(data: Any, name: str) -> None:

@@ -153,9 +153,11 @@ def _check_benchmark(name: str, row: Any, known: Known) -> Cells:
     ]
     statistics = {key: _list(column[key], count, name) for key in COLUMNS if key[:6] == "stats_"}
     for index, some in enumerate(samples):
+        given = {key: column[index] for key, column in statistics.items()}
         if some is not None:
-            given = {key: column[index] for key, column in statistics.items()}
             _check_statistics(name, values[index], some, given)
+        elif any(value is not None for value in given.values()):
+            raise RefusedError("figures", f"{name} has statistics without samples")
     return Cells(params, values, samples)
 
 
