@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import bench_factorial, names
 from benchmarks.contributions import __main__, add, bundle, check, known, texts
 from benchmarks.contributions.errors import REASONS, RefusedError
 from benchmarks.contributions.known import Known
@@ -435,7 +436,17 @@ CHANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "no version of a benchmark": ("schema", lambda d: set_(d, ARM, VERSION, None)),
     "no parameters": ("schema", lambda d: set_(d, ARM, PARAMS, None)),
     "other parameters": ("schema", lambda d: d["results"][ARM][PARAMS][0].reverse()),
-    "too many cells": ("too large", lambda d: d["results"][ARM][PARAMS].append(["'a'"] * 6000)),
+    "no axis": ("schema", lambda d: axes(d, lambda params: [], 1)),
+    "one axis": ("schema", lambda d: axes(d, lambda params: params[:1])),
+    "a third axis": ("schema", lambda d: axes(d, lambda params: [*params, ["'a'"]])),
+    "an axis without parameters": ("schema", lambda d: axes(d, lambda params: [[], params[1]], 0)),
+    "an unknown workload": ("benchmark", lambda d: name_in(d, 0, "decode R=0 K=0")),
+    "another class's workload": ("benchmark", lambda d: name_in(d, 0, "5 ms")),
+    "an unknown comparison": ("benchmark", lambda d: name_in(d, 1, "one stream / no stream")),
+    "no comparison": ("benchmark", lambda d: name_in(d, 1, "two streams")),
+    "a link": ("benchmark", lambda d: name_in(d, 0, "[a](https://x.y)")),
+    "a bar": ("benchmark", lambda d: name_in(d, 0, "a | b")),
+    "a workload twice": ("schema", lambda d: name_in(d, 0, "decode R=256 K=20")),
     "too few values": ("schema", lambda d: d["results"][ARM][RESULT].pop() and None),
     "a value that is a text": ("schema", lambda d: cell(d, ARM, RESULT, "fast")),
     "a value that is true": ("schema", lambda d: cell(d, ARM, RESULT, True)),
@@ -465,6 +476,21 @@ CHANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "a bound above one": ("figures", lambda d: cell(d, BOUND, RESULT, 1.5)),
     "a bound of nothing": ("figures", lambda d: cell(d, BOUND, RESULT, 0.0)),
 }  # fmt: skip
+
+
+def name_in(data: Any, axis: int, text: str) -> None:
+    """Name the first workload or comparison of a class otherwise, everywhere alike."""
+    for name in (ARM, BASELINE, RATIO, BOUND):
+        data["results"][name][PARAMS][axis][0] = f"'{text}'"
+
+
+def axes(data: Any, change: Callable[[Any], Any], cells: int | None = None) -> None:
+    """Change a class's axes, everywhere alike, and keep so many of its cells."""
+    for name in (ARM, BASELINE, RATIO, BOUND):
+        row = data["results"][name]
+        row[PARAMS] = change(row[PARAMS])
+        for column in (RESULT, *range(CI_LOW, len(row))):
+            row[column] = row[column][:cells]
 
 
 def set_(data: Any, name: str, column: int, value: Any) -> None:
@@ -508,6 +534,32 @@ def test_a_results_file_that_was_edited_by_hand_is_refused(folder, here, change:
     reason, edit = CHANGES[change]
     spoil(first(folder), edit)
     assert refused(pack(folder), here).reason == reason
+
+
+def test_an_older_commits_parameters_are_checked_too(folder, here) -> None:
+    older = min(
+        folder.glob("*-inherit-*"),
+        key=lambda path: here.commits[json.loads(path.read_text())["commit_hash"]],
+    )
+    whole = older.read_text()
+    for change in ("no axis", "one axis", "a third axis", "an unknown workload", "a link"):
+        reason, edit = CHANGES[change]
+        spoil(older, edit)
+        assert refused(pack(folder), here).reason == reason
+        older.write_text(whole)
+
+
+def test_what_a_nightly_run_has_is_known_in_any_mode() -> None:
+    found = known.grids()["bench_factorial.PolicyStepTime"]
+    assert found.workloads == set(names.BLOCKS)
+    assert found.comparisons == set(bench_factorial.COMPARISONS)
+
+
+def test_every_known_comparison_is_an_arm_and_a_baseline() -> None:
+    grids = known.grids()
+    assert known.FORMER.keys() <= grids.keys()
+    for grid in grids.values():
+        assert all(len(text.split(" / ")) == 2 for text in grid.comparisons)
 
 
 def test_a_commit_that_is_not_on_main_is_refused(folder, here) -> None:

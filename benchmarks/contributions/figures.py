@@ -25,8 +25,8 @@ _KEYS = {
     *("result_columns", "results", "durations", "version"),
 }
 
-#: Most cells of a benchmark, and most samples of a cell: many times what the suites take.
-MOST_CELLS, MOST_SAMPLES = 10_000, 20_000
+#: Most samples of a cell: many times what the suites take.
+MOST_SAMPLES = 20_000
 
 #: Largest size of a figure by its unit: a question is given ten minutes, and a ratio or a
 #: share beyond a million is no measurement; no device has a terabyte of memory yet.
@@ -125,7 +125,8 @@ def _check_origin(data: dict[str, Any], file: str, machine: Mapping[str, str], k
 
 
 def _check_benchmark(name: str, row: Any, known: Known) -> Cells:
-    if name not in known.units:
+    grid = known.grids.get(name.rpartition(".")[0])
+    if name not in known.units or grid is None:
         raise RefusedError("benchmark", f"there is no benchmark {texts.shown(name)}")
     if not isinstance(row, list) or len(row) > len(COLUMNS):
         raise RefusedError("schema", f"{name} is no row of asv's")
@@ -138,10 +139,8 @@ def _check_benchmark(name: str, row: Any, known: Known) -> Cells:
         raise RefusedError("schema", f"{name} has no version")
     for key in ("started_at", "duration"):
         _number(column[key] or 0, f"{key} of {name}", 0, _LAST_MOMENT)
-    params = _check_params(name, column["params"])
+    params = _check_params(name, column["params"], grid)
     count = math.prod(len(axis) for axis in params)
-    if count > MOST_CELLS:
-        raise RefusedError("too large", f"{name} has {count} cells")
     limit = LIMITS.get(known.units[name], OTHER_LIMIT)
     values = [
         None if value is None or _is_nan(value) else _number(value, name, -limit, limit)
@@ -161,15 +160,32 @@ def _check_benchmark(name: str, row: Any, known: Known) -> Cells:
     return Cells(params, values, samples)
 
 
-def _check_params(name: str, params: Any) -> list[list[str]]:
+def _check_params(name: str, params: Any, grid: Grid) -> list[list[str]]:
     if not isinstance(params, list) or not all(isinstance(axis, list) for axis in params):
         raise RefusedError("schema", f"{name} has no parameters")
-    for value in (value for axis in params for value in axis):
+    known = (grid.workloads, grid.comparisons)
+    if len(params) != len(known):
+        raise RefusedError("schema", f"{name} has {len(params)} axes, not workload and comparison")
+    for axis, allowed in zip(params, known, strict=True):
+        _check_axis(name, axis, allowed)
+    return params
+
+
+def _check_axis(name: str, axis: Sequence[Any], allowed: frozenset[str]) -> None:
+    """Hold workloads or comparisons against those that a class has in any mode."""
+    seen = set()
+    for value in axis:
         quoted = _PARAMETER.fullmatch(value) if isinstance(value, str) else None
         if quoted is None:
             raise RefusedError("text", f"{name} has the parameter {texts.shown(value)}")
-        texts.plain(quoted[1], f"a parameter of {name}")
-    return params
+        text = texts.plain(quoted[1], f"a parameter of {name}")
+        if text not in allowed:
+            raise RefusedError("benchmark", f"{name} has no parameter {texts.shown(text)}")
+        if text in seen:
+            raise RefusedError("schema", f"{name} has the parameter {texts.shown(text)} twice")
+        seen.add(text)
+    if not seen:
+        raise RefusedError("schema", f"{name} has an axis without parameters")
 
 
 def _check_samples(samples: Any, name: str, limit: float) -> list[float]:

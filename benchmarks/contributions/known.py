@@ -12,7 +12,6 @@ from benchmarks import factorial_summary, names, results
 from benchmarks.runner.errors import RepositoryError
 from benchmarks.runner.repository import PUBLISHED_BRANCH, Repository
 
-
 #: Comparisons that classes had at earlier commits of main, and have no longer; results of those
 #: commits are among the project's own.
 _HELD = frozenset({"pageable, thread / pageable, inline", "pinned, thread / pinned, inline"})
