@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import copy
 import hashlib
+import io
 import json
 import math
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +30,8 @@ ARM, BASELINE, RATIO, BOUND = (
 )
 
 #: Places in one of asv's rows.
-RESULT, PARAMS, VERSION, CI_LOW, Q25, NUMBER, REPEAT, SAMPLES = 0, 1, 2, 5, 7, 9, 10, 11
+RESULT, PARAMS, VERSION, STARTED, DURATION, CI_LOW, Q25 = 0, 1, 2, 3, 4, 5, 7
+NUMBER, REPEAT, SAMPLES = 9, 10, 11
 
 #: Texts that mean something to a page, a terminal or a shell.
 HOSTILE = (
@@ -276,11 +280,40 @@ def test_an_edited_file_is_refused_by_its_checksums(folder, here) -> None:
     assert refused(path, here).reason == "changed"
 
 
-def test_too_large_a_file_is_refused_before_it_is_read(folder, here, monkeypatch) -> None:
+def test_of_too_large_a_file_no_more_is_read_than_shows_it(folder, here, monkeypatch) -> None:
     path = pack(folder)
-    monkeypatch.setattr(bundle, "LARGEST", path.stat().st_size - 1)
-    monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail("it was read"))
+    monkeypatch.setattr(bundle, "LARGEST", path.stat().st_size)
+    assert check.check(path, here)
+
+    class Endless(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            assert size == bundle.LARGEST + 1
+            return b"{" * size
+
+    monkeypatch.setattr(bundle, "LARGEST", 99)
+    monkeypatch.setattr(Path, "open", lambda self, mode: Endless())
+    monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail("all of it was read"))
     assert refused(path, here).reason == "too large"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_what_is_no_regular_file_is_refused_unread(tmp_path, here, monkeypatch, kind: str) -> None:
+    path = tmp_path / "sent.json"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    for name in ("open", "read_bytes"):
+        monkeypatch.setattr(Path, name, lambda self, *mode: pytest.fail("it was opened"))
+    assert refused(path, here).reason == "unreadable"
+
+
+def test_a_mark_of_utf_8_before_the_text_is_no_part_of_it(folder, here) -> None:
+    path = pack(folder)
+    path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())
+    assert check.check(path, here)
 
 
 def test_too_many_files_are_refused(folder, here) -> None:
@@ -434,6 +467,11 @@ CHANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "a row that is too long": ("schema", lambda d: d["results"][ARM].extend([None] * 5)),
     "a profile": ("schema", lambda d: d["results"][ARM].append("eJw=")),
     "no version of a benchmark": ("schema", lambda d: set_(d, ARM, VERSION, None)),
+    "a start that is a list": ("schema", lambda d: set_(d, ARM, STARTED, [])),
+    "a start that is a text": ("schema", lambda d: set_(d, ARM, STARTED, "")),
+    "a start that is a table": ("schema", lambda d: set_(d, ARM, STARTED, {})),
+    "a start that is false": ("schema", lambda d: set_(d, ARM, STARTED, False)),
+    "a duration that is a list": ("schema", lambda d: set_(d, ARM, DURATION, [])),
     "no parameters": ("schema", lambda d: set_(d, ARM, PARAMS, None)),
     "other parameters": ("schema", lambda d: d["results"][ARM][PARAMS][0].reverse()),
     "no axis": ("schema", lambda d: axes(d, lambda params: [], 1)),

@@ -138,7 +138,8 @@ def _check_benchmark(name: str, row: Any, known: Known) -> Cells:
     ):
         raise RefusedError("schema", f"{name} has no version")
     for key in ("started_at", "duration"):
-        _number(column[key] or 0, f"{key} of {name}", 0, _LAST_MOMENT)
+        if column[key] is not None:
+            _number(column[key], f"{key} of {name}", 0, _LAST_MOMENT)
     params = _check_params(name, column["params"], grid)
     count = math.prod(len(axis) for axis in params)
     limit = LIMITS.get(known.units[name], OTHER_LIMIT)
