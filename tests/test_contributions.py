@@ -445,6 +445,23 @@ def test_half_a_character_is_refused(folder, here) -> None:
 
 # What a file says of its machine, its commit and its benchmarks
 
+
+def few_pairs(data: Any) -> None:
+    """Leave a cell the pair in the middle alone."""
+    for name in (ARM, BASELINE, RATIO):
+        row = data["results"][name]
+        row[SAMPLES][0] = [row[RESULT][0]]
+        for column in range(CI_LOW, SAMPLES):
+            row[column][0] = None
+
+
+def shorter(data: Any, name: str) -> None:
+    """Take the last workload from a benchmark; its class has one comparison."""
+    row = data["results"][name]
+    row[PARAMS] = [row[PARAMS][0][:-1], row[PARAMS][1]]
+    row[RESULT].pop()
+
+
 CHANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "another machine": ("machine", lambda d: d["params"].update(machine="box-b")),
     "another processor": ("machine", lambda d: d["params"].update(cpu="Other")),
@@ -511,6 +528,8 @@ CHANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "an interval above its value": ("figures", lambda d: cell(d, ARM, CI_LOW, 1.0)),
     "another count": ("figures", lambda d: cell(d, ARM, REPEAT, 1000)),
     "several calls": ("figures", lambda d: cell(d, ARM, NUMBER, 10)),
+    "too few pairs": ("figures", few_pairs),
+    "a bound of fewer cells": ("schema", lambda d: shorter(d, BOUND)),
     "a bound above one": ("figures", lambda d: cell(d, BOUND, RESULT, 1.5)),
     "a bound of nothing": ("figures", lambda d: cell(d, BOUND, RESULT, 0.0)),
 }  # fmt: skip
@@ -574,13 +593,21 @@ def test_a_results_file_that_was_edited_by_hand_is_refused(folder, here, change:
     assert refused(pack(folder), here).reason == reason
 
 
-def test_an_older_commits_parameters_are_checked_too(folder, here) -> None:
+def test_an_older_commits_results_are_checked_as_the_newest_are(folder, here) -> None:
     older = min(
         folder.glob("*-inherit-*"),
         key=lambda path: here.commits[json.loads(path.read_text())["commit_hash"]],
     )
     whole = older.read_text()
-    for change in ("no axis", "one axis", "a third axis", "an unknown workload", "a link"):
+    for change in (
+        "a bound of fewer cells",
+        "too few pairs",
+        "no axis",
+        "one axis",
+        "a third axis",
+        "an unknown workload",
+        "a link",
+    ):
         reason, edit = CHANGES[change]
         spoil(older, edit)
         assert refused(pack(folder), here).reason == reason

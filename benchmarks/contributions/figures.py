@@ -12,6 +12,7 @@ from typing import Any
 from benchmarks.contributions import texts
 from benchmarks.contributions.errors import RefusedError
 from benchmarks.contributions.known import Grid, Known
+from benchmarks.measure import MIN_SAMPLES
 
 #: asv's version of its results, and their columns in that version.
 VERSION = 2
@@ -256,6 +257,8 @@ def _check_comparison(name: str, cells: Mapping[str, Cells], least: float) -> in
             if given.values[index] is not None and given.samples[index] is None:
                 raise RefusedError("figures", f"{name} has a value without samples")
     if (bound := cells.get(f"{name}.track_bound")) is not None:
+        if bound.params != arm.params:
+            raise RefusedError("schema", f"{name} has other parameters in its bound than elsewhere")
         for value in bound.values:
             if value is not None and not 0 < value <= 1 + ROUNDED:
                 raise RefusedError("figures", f"a bound of {name} is {value:.3g}")
@@ -272,6 +275,8 @@ def _check_pairs(
         return
     if arm is None or baseline is None or len(arm) != len(baseline):
         raise RefusedError("figures", f"{name} has samples of an arm without those of its baseline")
+    if len(arm) < MIN_SAMPLES:
+        raise RefusedError("figures", f"{name} has {len(arm)} pairs, too few for an interval")
     if min(baseline) <= 0:
         if ratio is not None:
             raise RefusedError("figures", f"{name} has a ratio where its baseline is not above 0")
