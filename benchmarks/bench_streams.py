@@ -31,6 +31,7 @@ class ExposedTime(_Question1):
     """Step time with the copy, less the step time without: signed."""
 
     metric = "exposed copy time"
+    signed = True
 
 
 class ExposedTimeModelled(ExposedTime):
@@ -44,6 +45,7 @@ class ExposedShare(_Question1):
 
     metric = "exposed share of the copy"
     unit = "share"
+    signed = True
 
 
 class ExposedShareModelled(ExposedShare):

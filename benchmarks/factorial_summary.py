@@ -50,7 +50,8 @@ class Table:
 
 def tables(gains: Sequence[Gain]) -> list[Table]:
     """Give the tables that the blocks of one run allow."""
-    chosen = [gain for gain in gains if gain.question == QUESTION and gain.ratio is not None]
+    # A ratio that is not above zero is of no step, and has no part in a geometric mean.
+    chosen = [g for g in gains if g.question == QUESTION and g.ratio is not None and g.ratio > 0]
     made = (
         Table(
             "4. Over all blocks",

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -55,6 +57,9 @@ NOT_IN_README = ("exposed share of the copy",)
 
 #: Characters of a commit's hash that are shown.
 SHORT_HASH = 8
+
+#: What ends a table's cell, or begins a link, a picture or code there.
+MARKUP = re.compile(r"[|\[\]!`\\]")
 
 HOW_TO_READ = (
     "ratio: arm over baseline, pair by pair, with its 95 % interval; under 1 is a gain. "
@@ -113,7 +118,7 @@ def as_text(gains: Sequence[Gain]) -> str:
 def as_markdown(gains: Sequence[Gain]) -> str:
     """Give a table for the README: measured rows, by machine and question."""
     parts = []
-    for (machine, commit, modelled), rows in _by_run(gains):
+    for (machine, commit, modelled), rows in _by_run([_escaped(gain) for gain in gains]):
         if modelled:
             continue
         parts.append(f"Measured on `{machine}` at commit `{commit[:SHORT_HASH]}`. {HOW_TO_READ}\n")
@@ -154,6 +159,14 @@ def _targets(gains: Sequence[Gain]) -> list[tuple[str, ...]]:
                 (target.metric, target.workload, f"{ratio:.3g}", f"{target.ratio:g}", said, limit)
             )
     return rows
+
+
+def _escaped(gain: Gain) -> Gain:
+    """Give a gain whose texts from the results file mean nothing to Markdown."""
+    workload, arm, baseline = (
+        MARKUP.sub(r"\\\g<0>", text) for text in (gain.workload, gain.arm, gain.baseline)
+    )
+    return replace(gain, workload=workload, arm=arm, baseline=baseline)
 
 
 def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -135,7 +135,7 @@ def read(folder: Path, machine: str | None = None, commit: str | None = None) ->
         raise ResultsError(f"no results in {folder}: run `make bench` first")
     if machine is not None and machine not in known:
         raise ResultsError(f"no machine {machine!r} in {folder}; there are {', '.join(known)}")
-    classes = _grid_classes()
+    classes = grid_classes()
     found: list[Gain] = []
     for name in known if machine is None else [machine]:
         for results in _newest(folder / name, commit):
@@ -191,7 +191,7 @@ def _load(path: Path) -> Any:
         ) from error
 
 
-def _grid_classes() -> dict[str, type[suite.Grid]]:
+def grid_classes() -> dict[str, type[suite.Grid]]:
     """Find the classes whose benchmarks are comparisons, by the name that asv gives them."""
     found = {}
     for info in pkgutil.iter_modules(benchmarks.__path__):

@@ -82,6 +82,8 @@ class Grid(ABC):
     modelled : bool
     least_effect : float
         Changes up to this share are no verdict.
+    signed : bool
+        Whether the arms are differences of two times, which may be zero or less.
     params : (list of str, list of str)
         Workloads and comparisons; the same on every machine.
     """
@@ -91,6 +93,7 @@ class Grid(ABC):
     unit: ClassVar[str] = "seconds"
     modelled: ClassVar[bool] = False
     least_effect: ClassVar[float] = 0.0
+    signed: ClassVar[bool] = False
     params: ClassVar[tuple[Sequence[str], Sequence[str]]]
     param_names = ("workload", "comparison")
     version = "1"

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import codecs
+import copy
 import hashlib
+import io
 import json
 import math
+import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks import bench_factorial, names
 from benchmarks.contributions import __main__, add, bundle, check, known, texts
 from benchmarks.contributions.errors import REASONS, RefusedError
 from benchmarks.contributions.known import Known
@@ -24,7 +30,8 @@ ARM, BASELINE, RATIO, BOUND = (
 )
 
 #: Places in one of asv's rows.
-RESULT, PARAMS, VERSION, CI_LOW, Q25, NUMBER, REPEAT, SAMPLES = 0, 1, 2, 5, 7, 9, 10, 11
+RESULT, PARAMS, VERSION, STARTED, DURATION, CI_LOW, Q25 = 0, 1, 2, 3, 4, 5, 7
+NUMBER, REPEAT, SAMPLES = 9, 10, 11
 
 #: Texts that mean something to a page, a terminal or a shell.
 HOSTILE = (
@@ -115,7 +122,8 @@ def test_the_committed_results_would_be_taken(tmp_path) -> None:
         units = known_units(results)
         files = [json.loads(p.read_text()) for p in machine.glob("*-*.json")]
         commits = {data["commit_hash"]: data["date"] for data in files}
-        assert len(check.check(path, Known(units, commits)).commits) == len(commits)
+        here = Known(units, commits, known.grids())
+        assert len(check.check(path, here).commits) == len(commits)
 
 
 def known_units(results: Path) -> dict[str, str]:
@@ -133,17 +141,72 @@ def test_a_machine_without_a_gpu_may_contribute_its_modelled_rows(project, here,
 
 def test_what_was_not_measured_and_what_has_no_ratio_is_taken(folder, here) -> None:
     def change(data: Any) -> None:
-        for name in (ARM, BASELINE, RATIO):
-            row = data["results"][name]
-            row[RESULT][0], row[SAMPLES][0] = math.nan, None  # n/a
-        row = data["results"][BASELINE]
-        row[SAMPLES][1][0] = -1e-9  # signed, like a difference
-        row[Q25 - 2][1] = row[Q25][1] = -1e-9
-        data["results"][RATIO][RESULT][1] = math.nan
-        data["results"][RATIO][SAMPLES][1] = None
+        exposed(data)
+        rows = [data["results"][of_exposed(name)] for name in (ARM, BASELINE, RATIO)]
+        for row in rows:
+            row[RESULT][0] = math.nan
+            empty(row, 0)
+        _, baseline, ratio = rows
+        baseline[SAMPLES][1][0] = -1e-9
+        baseline[CI_LOW][1] = baseline[Q25][1] = -1e-9
+        ratio[RESULT][1] = math.nan
+        empty(ratio, 1)
 
     spoil(first(folder), change)
-    assert check.check(pack(folder), here)
+    assert check.check(pack(folder), with_exposed(here))
+
+
+def of_exposed(name: str) -> str:
+    return name.replace("StepTime", "ExposedTime")
+
+
+def exposed(data: Any) -> None:
+    """Add a class whose samples are differences: the figures of the one that is there."""
+    for name in (ARM, BASELINE, RATIO):
+        data["results"][of_exposed(name)] = copy.deepcopy(data["results"][name])
+
+
+def with_exposed(here: Known) -> Known:
+    return replace(here, units={**here.units, **{of_exposed(n): u for n, u in here.units.items()}})
+
+
+def empty(row: list[Any], cell: int) -> None:
+    """Leave a cell as asv does one that was not measured."""
+    for column in range(CI_LOW, SAMPLES + 1):
+        row[column][cell] = None
+
+
+@pytest.mark.parametrize("value", [0.0, -1e-3, 1e-320])
+def test_only_a_difference_may_have_an_arm_that_is_not_above_zero(
+    folder, here, value: float
+) -> None:
+    def change(data: Any, names: Callable[[str], str] = str) -> None:
+        """Change the smallest sample of the arm, and with it what is said of it."""
+        for name in (ARM, RATIO):
+            row = data["results"][names(name)]
+            row[SAMPLES][0][0] = row[CI_LOW][0] = row[Q25][0] = value
+        row[SAMPLES][0][0] = value / data["results"][names(BASELINE)][SAMPLES][0][0]
+        row[CI_LOW][0] = row[Q25][0] = row[SAMPLES][0][0]
+
+    results = first(folder)
+    whole = results.read_text()
+    spoil(results, exposed)
+    spoil(results, lambda data: change(data, of_exposed))
+    assert check.check(pack(folder), with_exposed(here))
+    results.write_text(whole)
+    spoil(results, change)
+    assert refused(pack(folder), here).reason == "figures"
+
+
+def test_a_baseline_that_is_not_above_zero_is_refused_without_a_ratio_too(folder, here) -> None:
+    def change(data: Any) -> None:
+        row = data["results"][BASELINE]
+        row[SAMPLES][0][0] = row[CI_LOW][0] = row[Q25][0] = -1e-9
+        data["results"][RATIO][RESULT][0] = math.nan
+        empty(data["results"][RATIO], 0)
+
+    spoil(first(folder), change)
+    assert refused(pack(folder), here).reason == "figures"
 
 
 def test_pictures_and_reports_stay_out_of_the_file(folder) -> None:
@@ -217,11 +280,40 @@ def test_an_edited_file_is_refused_by_its_checksums(folder, here) -> None:
     assert refused(path, here).reason == "changed"
 
 
-def test_too_large_a_file_is_refused_before_it_is_read(folder, here, monkeypatch) -> None:
+def test_of_too_large_a_file_no_more_is_read_than_shows_it(folder, here, monkeypatch) -> None:
     path = pack(folder)
-    monkeypatch.setattr(bundle, "LARGEST", path.stat().st_size - 1)
-    monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail("it was read"))
+    monkeypatch.setattr(bundle, "LARGEST", path.stat().st_size)
+    assert check.check(path, here)
+
+    class Endless(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            assert size == bundle.LARGEST + 1
+            return b"{" * size
+
+    monkeypatch.setattr(bundle, "LARGEST", 99)
+    monkeypatch.setattr(Path, "open", lambda self, mode: Endless())
+    monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail("all of it was read"))
     assert refused(path, here).reason == "too large"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_what_is_no_regular_file_is_refused_unread(tmp_path, here, monkeypatch, kind: str) -> None:
+    path = tmp_path / "sent.json"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    for name in ("open", "read_bytes"):
+        monkeypatch.setattr(Path, name, lambda self, *mode: pytest.fail("it was opened"))
+    assert refused(path, here).reason == "unreadable"
+
+
+def test_a_mark_of_utf_8_before_the_text_is_no_part_of_it(folder, here) -> None:
+    path = pack(folder)
+    path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())
+    assert check.check(path, here)
 
 
 def test_too_many_files_are_refused(folder, here) -> None:
@@ -287,6 +379,32 @@ def test_results_that_are_there_are_never_overwritten(folder, here, tmp_path) ->
     assert caught.value.reason == "machine"
 
 
+def second_environment(folder: Path) -> Path:
+    """Write another result of the first commit, as of another environment."""
+    data = json.loads(first(folder).read_text())
+    path = folder / f"{data['commit_hash'][:8]}-zz.json"
+    path.write_text(json.dumps({**data, "env_name": "zz"}))
+    return path
+
+
+def test_a_second_result_of_a_commit_that_is_there_is_not_added(folder, here, tmp_path) -> None:
+    target = tmp_path / "taken"
+    add.add(check.check(pack(folder), here), target)
+    before = {path: path.read_text() for path in (target / MACHINE).iterdir()}
+    second_environment(folder)
+    first(folder).unlink()
+    assert len(list(folder.glob("*-zz.json"))) == 1
+    with pytest.raises(RefusedError, match="is of the same commit") as caught:
+        add.add(check.check(pack(folder), here), target)
+    assert caught.value.reason == "exists"
+    assert before == {path: path.read_text() for path in (target / MACHINE).iterdir()}
+
+
+def test_two_results_of_one_commit_are_refused(folder, here) -> None:
+    second_environment(folder)
+    assert refused(pack(folder), here).reason == "exists"
+
+
 # Texts
 
 
@@ -327,6 +445,23 @@ def test_half_a_character_is_refused(folder, here) -> None:
 
 # What a file says of its machine, its commit and its benchmarks
 
+
+def few_pairs(data: Any) -> None:
+    """Leave a cell the pair in the middle alone."""
+    for name in (ARM, BASELINE, RATIO):
+        row = data["results"][name]
+        row[SAMPLES][0] = [row[RESULT][0]]
+        for column in range(CI_LOW, SAMPLES):
+            row[column][0] = None
+
+
+def shorter(data: Any, name: str) -> None:
+    """Take the last workload from a benchmark; its class has one comparison."""
+    row = data["results"][name]
+    row[PARAMS] = [row[PARAMS][0][:-1], row[PARAMS][1]]
+    row[RESULT].pop()
+
+
 CHANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "another machine": ("machine", lambda d: d["params"].update(machine="box-b")),
     "another processor": ("machine", lambda d: d["params"].update(cpu="Other")),
@@ -349,9 +484,24 @@ CHANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "a row that is too long": ("schema", lambda d: d["results"][ARM].extend([None] * 5)),
     "a profile": ("schema", lambda d: d["results"][ARM].append("eJw=")),
     "no version of a benchmark": ("schema", lambda d: set_(d, ARM, VERSION, None)),
+    "a start that is a list": ("schema", lambda d: set_(d, ARM, STARTED, [])),
+    "a start that is a text": ("schema", lambda d: set_(d, ARM, STARTED, "")),
+    "a start that is a table": ("schema", lambda d: set_(d, ARM, STARTED, {})),
+    "a start that is false": ("schema", lambda d: set_(d, ARM, STARTED, False)),
+    "a duration that is a list": ("schema", lambda d: set_(d, ARM, DURATION, [])),
     "no parameters": ("schema", lambda d: set_(d, ARM, PARAMS, None)),
     "other parameters": ("schema", lambda d: d["results"][ARM][PARAMS][0].reverse()),
-    "too many cells": ("too large", lambda d: d["results"][ARM][PARAMS].append(["'a'"] * 6000)),
+    "no axis": ("schema", lambda d: axes(d, lambda params: [], 1)),
+    "one axis": ("schema", lambda d: axes(d, lambda params: params[:1])),
+    "a third axis": ("schema", lambda d: axes(d, lambda params: [*params, ["'a'"]])),
+    "an axis without parameters": ("schema", lambda d: axes(d, lambda params: [[], params[1]], 0)),
+    "an unknown workload": ("benchmark", lambda d: name_in(d, 0, "decode R=0 K=0")),
+    "another class's workload": ("benchmark", lambda d: name_in(d, 0, "5 ms")),
+    "an unknown comparison": ("benchmark", lambda d: name_in(d, 1, "one stream / no stream")),
+    "no comparison": ("benchmark", lambda d: name_in(d, 1, "two streams")),
+    "a link": ("benchmark", lambda d: name_in(d, 0, "[a](https://x.y)")),
+    "a bar": ("benchmark", lambda d: name_in(d, 0, "a | b")),
+    "a workload twice": ("schema", lambda d: name_in(d, 0, "decode R=256 K=20")),
     "too few values": ("schema", lambda d: d["results"][ARM][RESULT].pop() and None),
     "a value that is a text": ("schema", lambda d: cell(d, ARM, RESULT, "fast")),
     "a value that is true": ("schema", lambda d: cell(d, ARM, RESULT, True)),
@@ -370,13 +520,34 @@ CHANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "an arm without a baseline": ("figures", lambda d: no_samples(d, BASELINE)),
     "a sample too few": ("figures", lambda d: fewer(d, BASELINE)),
     "a ratio to nothing": ("figures", lambda d: sample(d, BASELINE, -1e-9)),
+    "a statistic without samples": ("figures", lambda d: statistic(d, 0.1)),
+    "a statistic that is a text": ("figures", lambda d: statistic(d, "<script>")),
+    "a statistic that is a list": ("figures", lambda d: statistic(d, [[]])),
+    "a statistic that is false": ("figures", lambda d: statistic(d, False)),
     "a quartile out of range": ("figures", lambda d: cell(d, ARM, Q25, 1e-4)),
     "an interval above its value": ("figures", lambda d: cell(d, ARM, CI_LOW, 1.0)),
     "another count": ("figures", lambda d: cell(d, ARM, REPEAT, 1000)),
     "several calls": ("figures", lambda d: cell(d, ARM, NUMBER, 10)),
+    "too few pairs": ("figures", few_pairs),
+    "a bound of fewer cells": ("schema", lambda d: shorter(d, BOUND)),
     "a bound above one": ("figures", lambda d: cell(d, BOUND, RESULT, 1.5)),
     "a bound of nothing": ("figures", lambda d: cell(d, BOUND, RESULT, 0.0)),
 }  # fmt: skip
+
+
+def name_in(data: Any, axis: int, text: str) -> None:
+    """Name the first workload or comparison of a class otherwise, everywhere alike."""
+    for name in (ARM, BASELINE, RATIO, BOUND):
+        data["results"][name][PARAMS][axis][0] = f"'{text}'"
+
+
+def axes(data: Any, change: Callable[[Any], Any], cells: int | None = None) -> None:
+    """Change a class's axes, everywhere alike, and keep so many of its cells."""
+    for name in (ARM, BASELINE, RATIO, BOUND):
+        row = data["results"][name]
+        row[PARAMS] = change(row[PARAMS])
+        for column in (RESULT, *range(CI_LOW, len(row))):
+            row[column] = row[column][:cells]
 
 
 def set_(data: Any, name: str, column: int, value: Any) -> None:
@@ -399,6 +570,14 @@ def no_samples(data: Any, name: str) -> None:
     cell(data, name, RESULT, None)
 
 
+def statistic(data: Any, value: Any) -> None:
+    """Give a bound, which has no samples, a statistic."""
+    row = data["results"][BOUND]
+    cells = len(row[RESULT])
+    row.extend([None] * (CI_LOW - len(row)))
+    row.append([value] + [None] * (cells - 1))
+
+
 def fewer(data: Any, name: str) -> None:
     """Take a sample from either end, so that the median stays as it is."""
     some = data["results"][name][SAMPLES][0]
@@ -414,10 +593,44 @@ def test_a_results_file_that_was_edited_by_hand_is_refused(folder, here, change:
     assert refused(pack(folder), here).reason == reason
 
 
+def test_an_older_commits_results_are_checked_as_the_newest_are(folder, here) -> None:
+    older = min(
+        folder.glob("*-inherit-*"),
+        key=lambda path: here.commits[json.loads(path.read_text())["commit_hash"]],
+    )
+    whole = older.read_text()
+    for change in (
+        "a bound of fewer cells",
+        "too few pairs",
+        "no axis",
+        "one axis",
+        "a third axis",
+        "an unknown workload",
+        "a link",
+    ):
+        reason, edit = CHANGES[change]
+        spoil(older, edit)
+        assert refused(pack(folder), here).reason == reason
+        older.write_text(whole)
+
+
+def test_what_a_nightly_run_has_is_known_in_any_mode() -> None:
+    found = known.grids()["bench_factorial.PolicyStepTime"]
+    assert found.workloads == set(names.BLOCKS)
+    assert found.comparisons == set(bench_factorial.COMPARISONS)
+
+
+def test_every_known_comparison_is_an_arm_and_a_baseline() -> None:
+    grids = known.grids()
+    assert known.FORMER.keys() <= grids.keys()
+    for grid in grids.values():
+        assert all(len(text.split(" / ")) == 2 for text in grid.comparisons)
+
+
 def test_a_commit_that_is_not_on_main_is_refused(folder, here) -> None:
     commits = dict(here.commits)
     commits.pop(json.loads(first(folder).read_text())["commit_hash"])
-    assert refused(pack(folder), Known(here.units, commits)).reason == "commit"
+    assert refused(pack(folder), replace(here, commits=commits)).reason == "commit"
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,11 @@ def each(block: str, **ratios: float) -> list[Gain]:
     ]
 
 
+def test_a_ratio_that_is_not_above_zero_has_no_part_in_the_mean() -> None:
+    (table,) = factorial_summary.tables([*effects(0.5, 1.25), *effects(0.0, -1.0)])
+    assert {dict(zip(table.header, row, strict=True))["blocks"] for row in table.rows} == {"2"}
+
+
 def test_effects_are_averaged_over_blocks_with_their_best_and_worst() -> None:
     (table,) = factorial_summary.tables(effects(0.5, 1.25))
     assert table.header == EFFECT_HEADER

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -206,3 +208,20 @@ def test_the_readme_gets_measured_rows_and_is_checked(folder, tmp_path, capsys) 
 )
 def test_values_have_a_unit_of_their_size(value: float, unit: str, text: str) -> None:
     assert report.human(value, unit) == text
+
+
+def test_texts_of_a_results_file_mean_nothing_to_markdown(folder) -> None:
+    save(folder)
+    gain = next(gain for gain in results.read(folder) if not gain.modelled)
+    hostile = "![a](https://x.y) | `b` [c]"
+    plain = r"\!\[a\](https://x.y) \| \`b\` \[c\]"
+    for question in (1, 4):
+        spoilt = replace(gain, question=question, workload=hostile, arm=hostile, baseline=hostile)
+        text = report.as_markdown([spoilt])
+        assert plain in text
+        assert hostile not in text
+        table = [line for line in text.splitlines() if line.startswith("|")]
+        bars = [len(re.findall(r"(?<!\\)\|", line)) for line in table]
+        assert len(table) == 3
+        assert len(set(bars)) == 1  # as many cells as the header has
+    assert "0.5 [0.5, 0.5]" in report.as_markdown([gain])  # an interval stays as it is

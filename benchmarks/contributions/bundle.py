@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 from collections.abc import Mapping
@@ -106,19 +107,27 @@ def read(path: Path) -> Bundle:
 
 
 def _parse(path: Path) -> Any:
-    try:
-        size = path.stat().st_size
-        if size > LARGEST:
-            raise RefusedError("too large", f"it has {size} bytes, more than {LARGEST}")
-        content = path.read_bytes()
-    except OSError as error:
-        raise RefusedError("unreadable", f"it cannot be read: {error}") from error
+    # Some editors and shells put a mark of UTF-8 before a text.
+    content = _content(path).removeprefix(codecs.BOM_UTF8)
     if not content.lstrip().startswith(b"{"):
         raise RefusedError("foreign", "it is no table of JSON")
     try:
         return texts.parse(content.decode("utf-8"), "the file")
     except UnicodeDecodeError as error:
         raise RefusedError("cut", f"it is no UTF-8 text: {error}") from error
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if not path.is_file():  # a pipe or a device may never end, or never begin
+            raise RefusedError("unreadable", f"{path} is no file")
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)  # whatever size the system says it has
+    except OSError as error:
+        raise RefusedError("unreadable", f"it cannot be read: {error}") from error
+    if len(content) > LARGEST:
+        raise RefusedError("too large", f"it has more than {LARGEST} bytes")
+    return content
 
 
 def _check_sums(machine: str, files: Mapping[str, str], sums: Any, digest: Any) -> None:

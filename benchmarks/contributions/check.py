@@ -51,10 +51,13 @@ def check(path: Path, known: Known) -> Checked:
     if texts.MACHINE_FILE not in found.files:
         raise RefusedError("machine", f"it holds no {texts.MACHINE_FILE}")
     machine = facts.check_machine(found.files[texts.MACHINE_FILE], found.machine)
-    commits = []
+    commits: dict[str, str] = {}
     for name, text in found.files.items():
         if name != texts.MACHINE_FILE and texts.RESULT_FILE.fullmatch(name):
-            commits.append(figures.check(text, name, machine, known))
+            commit = figures.check(text, name, machine, known)
+            if commit in commits:
+                raise RefusedError("exists", f"{commits[commit]} and {name} are of the same commit")
+            commits[commit] = name
     if not commits:
         raise RefusedError("figures", "it holds no results")
     for name, text in found.files.items():
@@ -64,7 +67,7 @@ def check(path: Path, known: Known) -> Checked:
             facts.check_facts(text, name)
     gains = _gains(found)
     modelled = sum(gain.modelled for gain in gains)
-    ordered = sorted(set(commits), key=lambda commit: known.commits[commit])
+    ordered = sorted(commits, key=lambda commit: known.commits[commit])
     return Checked(found, tuple(ordered), len(gains) - modelled, modelled)
 
 

@@ -19,7 +19,7 @@ REASONS = {
     "benchmark": "measure with the newest main",
     "commit": "measure a commit of main: `make bench` on a checkout of it",
     "figures": "measure again with `make bench`",
-    "exists": "results of this machine and commit are there already",
+    "exists": "a machine has one result of each commit: send those that are not there yet",
 }
 
 

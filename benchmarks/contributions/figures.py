@@ -11,7 +11,8 @@ from typing import Any
 
 from benchmarks.contributions import texts
 from benchmarks.contributions.errors import RefusedError
-from benchmarks.contributions.known import Known
+from benchmarks.contributions.known import Grid, Known
+from benchmarks.measure import MIN_SAMPLES
 
 #: asv's version of its results, and their columns in that version.
 VERSION = 2
@@ -25,13 +26,19 @@ _KEYS = {
     *("result_columns", "results", "durations", "version"),
 }
 
-#: Most cells of a benchmark, and most samples of a cell: many times what the suites take.
-MOST_CELLS, MOST_SAMPLES = 10_000, 20_000
+#: Most samples of a cell: many times what the suites take.
+MOST_SAMPLES = 20_000
 
 #: Largest size of a figure by its unit: a question is given ten minutes, and a ratio or a
 #: share beyond a million is no measurement; no device has a terabyte of memory yet.
 LIMITS = {"seconds": 600.0, "bytes": 1e12}
 OTHER_LIMIT = 1e6
+
+#: Least figure of an arm by its unit, where it is no difference. A time that no clock can tell
+#: from nothing is no measurement, and whoever divides by it or takes its logarithm stops; the
+#: CPU's share of a wait and the memory of a step may be nothing.
+LEAST = {"seconds": 1e-10, "ratio": 1 / OTHER_LIMIT}
+OTHER_LEAST = 0.0
 
 #: asv rounds its statistics to five digits.
 ROUNDED = 1e-4
@@ -88,7 +95,9 @@ def check(text: str, file: str, machine: Mapping[str, str], known: Known) -> str
     results = texts.table(data["results"], f"results in {file}")
     cells = {name: _check_benchmark(name, row, known) for name, row in results.items()}
     _check_durations(data["durations"], file)
-    rows = sum(_check_comparison(name, cells) for name in sorted(_classes(cells)))
+    rows = sum(
+        _check_comparison(name, cells, _least(name, known)) for name in sorted(_classes(cells))
+    )
     if not rows:
         raise RefusedError("figures", f"{file} holds no comparison that was measured or modelled")
     return commit
@@ -117,7 +126,8 @@ def _check_origin(data: dict[str, Any], file: str, machine: Mapping[str, str], k
 
 
 def _check_benchmark(name: str, row: Any, known: Known) -> Cells:
-    if name not in known.units:
+    grid = known.grids.get(name.rpartition(".")[0])
+    if name not in known.units or grid is None:
         raise RefusedError("benchmark", f"there is no benchmark {texts.shown(name)}")
     if not isinstance(row, list) or len(row) > len(COLUMNS):
         raise RefusedError("schema", f"{name} is no row of asv's")
@@ -129,11 +139,10 @@ def _check_benchmark(name: str, row: Any, known: Known) -> Cells:
     ):
         raise RefusedError("schema", f"{name} has no version")
     for key in ("started_at", "duration"):
-        _number(column[key] or 0, f"{key} of {name}", 0, _LAST_MOMENT)
-    params = _check_params(name, column["params"])
+        if column[key] is not None:
+            _number(column[key], f"{key} of {name}", 0, _LAST_MOMENT)
+    params = _check_params(name, column["params"], grid)
     count = math.prod(len(axis) for axis in params)
-    if count > MOST_CELLS:
-        raise RefusedError("too large", f"{name} has {count} cells")
     limit = LIMITS.get(known.units[name], OTHER_LIMIT)
     values = [
         None if value is None or _is_nan(value) else _number(value, name, -limit, limit)
@@ -145,21 +154,40 @@ def _check_benchmark(name: str, row: Any, known: Known) -> Cells:
     ]
     statistics = {key: _list(column[key], count, name) for key in COLUMNS if key[:6] == "stats_"}
     for index, some in enumerate(samples):
+        given = {key: column[index] for key, column in statistics.items()}
         if some is not None:
-            given = {key: column[index] for key, column in statistics.items()}
             _check_statistics(name, values[index], some, given)
+        elif any(value is not None for value in given.values()):
+            raise RefusedError("figures", f"{name} has statistics without samples")
     return Cells(params, values, samples)
 
 
-def _check_params(name: str, params: Any) -> list[list[str]]:
+def _check_params(name: str, params: Any, grid: Grid) -> list[list[str]]:
     if not isinstance(params, list) or not all(isinstance(axis, list) for axis in params):
         raise RefusedError("schema", f"{name} has no parameters")
-    for value in (value for axis in params for value in axis):
+    known = (grid.workloads, grid.comparisons)
+    if len(params) != len(known):
+        raise RefusedError("schema", f"{name} has {len(params)} axes, not workload and comparison")
+    for axis, allowed in zip(params, known, strict=True):
+        _check_axis(name, axis, allowed)
+    return params
+
+
+def _check_axis(name: str, axis: Sequence[Any], allowed: frozenset[str]) -> None:
+    """Hold workloads or comparisons against those that a class has in any mode."""
+    seen = set()
+    for value in axis:
         quoted = _PARAMETER.fullmatch(value) if isinstance(value, str) else None
         if quoted is None:
             raise RefusedError("text", f"{name} has the parameter {texts.shown(value)}")
-        texts.plain(quoted[1], f"a parameter of {name}")
-    return params
+        text = texts.plain(quoted[1], f"a parameter of {name}")
+        if text not in allowed:
+            raise RefusedError("benchmark", f"{name} has no parameter {texts.shown(text)}")
+        if text in seen:
+            raise RefusedError("schema", f"{name} has the parameter {texts.shown(text)} twice")
+        seen.add(text)
+    if not seen:
+        raise RefusedError("schema", f"{name} has an axis without parameters")
 
 
 def _check_samples(samples: Any, name: str, limit: float) -> list[float]:
@@ -197,8 +225,21 @@ def _classes(cells: Mapping[str, Cells]) -> set[str]:
     return {name.rpartition(".")[0] for name in cells}
 
 
-def _check_comparison(name: str, cells: Mapping[str, Cells]) -> int:
-    """Hold a class's ratios against its arms and baselines; give how many rows it has."""
+def _least(name: str, known: Known) -> float:
+    """Give the least that a sample of a class's arms may be."""
+    if known.grids[name].signed:
+        return -math.inf
+    return LEAST.get(known.units.get(f"{name}.track_arm", ""), OTHER_LEAST)
+
+
+def _check_comparison(name: str, cells: Mapping[str, Cells], least: float) -> int:
+    """Hold a class's ratios against its arms and baselines; give how many rows it has.
+
+    Parameters
+    ----------
+    least : float
+        The least that a sample of an arm or a baseline may be.
+    """
     arm, baseline, ratio = (
         cells.get(f"{name}.{method}") for method in ("track_arm", "track_baseline", "track_ratio")
     )
@@ -209,11 +250,15 @@ def _check_comparison(name: str, cells: Mapping[str, Cells]) -> int:
     for index, (a, b, r) in enumerate(
         zip(arm.samples, baseline.samples, ratio.samples, strict=True)
     ):
+        if min((*(a or ()), *(b or ())), default=least) < least:
+            raise RefusedError("figures", f"{name} has a sample below {least:.4g}")
         _check_pairs(name, a, b, r)
         for given in (arm, baseline, ratio):
             if given.values[index] is not None and given.samples[index] is None:
                 raise RefusedError("figures", f"{name} has a value without samples")
     if (bound := cells.get(f"{name}.track_bound")) is not None:
+        if bound.params != arm.params:
+            raise RefusedError("schema", f"{name} has other parameters in its bound than elsewhere")
         for value in bound.values:
             if value is not None and not 0 < value <= 1 + ROUNDED:
                 raise RefusedError("figures", f"a bound of {name} is {value:.3g}")
@@ -230,6 +275,8 @@ def _check_pairs(
         return
     if arm is None or baseline is None or len(arm) != len(baseline):
         raise RefusedError("figures", f"{name} has samples of an arm without those of its baseline")
+    if len(arm) < MIN_SAMPLES:
+        raise RefusedError("figures", f"{name} has {len(arm)} pairs, too few for an interval")
     if min(baseline) <= 0:
         if ratio is not None:
             raise RefusedError("figures", f"{name} has a ratio where its baseline is not above 0")
