@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from benchmarks.contributions.errors import RefusedError
+from benchmarks.runner.machine import is_name
 
 #: Longest text; the longest names of processors and kernels have some 90 characters.
 LONGEST = 200
@@ -14,16 +15,10 @@ LONGEST = 200
 #: Printable ASCII without what quotes, escapes or begins markup: < > & " ' ` and the backslash.
 _PLAIN = re.compile(r"[ !#$%()*+,\-./0-9:;=?@A-Z\[\]^_a-z{|}~]*")
 
-#: A machine's name, which becomes a folder's; no dot at an end, no hidden folder.
-_MACHINE = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
-
 #: Names of files in a machine's folder: asv's results, what the machine was, and asv's own.
 MACHINE_FILE = "machine.json"
 RESULT_FILE = re.compile(r"(?P<commit>[0-9a-f]{8})-(?P<env>[A-Za-z0-9][A-Za-z0-9._+-]{0,99})\.json")
 FACTS_FILE = re.compile(r"facts-(?P<commit>[0-9a-f]{8})\.jsonl")
-
-#: Names that some systems keep for devices.
-_DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?")
 
 #: Deepest nesting of a file; asv's results have five levels.
 _DEEPEST = 12
@@ -40,7 +35,7 @@ def plain(value: Any, where: str) -> str:
 
 def machine_name(value: Any) -> str:
     """Give a machine's name."""
-    if not isinstance(value, str) or not _MACHINE.fullmatch(value) or _DEVICES.fullmatch(value):
+    if not isinstance(value, str) or not is_name(value):
         raise RefusedError(
             "machine", f"{shown(value)} is no name of a machine: small letters, digits, - . _"
         )
