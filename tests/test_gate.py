@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.gate import builds, command, false_alarms, rounds, table, verdicts, worker
+from benchmarks.gate import builds, command, false_alarms, rounds, statuses, table, verdicts, worker
 from benchmarks.gate.catalogue import PROBES, Metric, Probe, metrics_of
 from benchmarks.gate.dialogue import Dialogue
 from benchmarks.gate.errors import BuildError, GateError
@@ -330,6 +330,77 @@ def test_a_commit_without_the_library_gives_status_2(
     repository = make_repository(tmp_path / "r", text)
     assert command.main([], repository) == 2
     assert "asyncout is not installed in" in capsys.readouterr().err
+
+
+#: Runs the gate's command as ``python -m benchmarks.gate`` does, on results that need no worker.
+GUARDED = """
+import sys
+from benchmarks.gate import __main__, command, rounds, statuses, verdicts
+from benchmarks.gate.catalogue import Metric
+row = verdicts.Judgement(Metric("enqueue", "w", 0.05), sys.argv.pop())
+command.compare_commits = lambda *_: rounds.Result([row], "a fake", False, 0.95)
+sys.exit(statuses.guarded(__main__.load))
+"""
+
+
+def run_guarded(verdict: str, **options) -> subprocess.CompletedProcess[bytes]:
+    arguments = [sys.executable, "-c", GUARDED, verdict]
+    # The buffer of an output that is no terminal is written at Python's end at the latest.
+    environ = {**commands.environ(), "PYTHONUNBUFFERED": ""}
+    return subprocess.run(arguments, cwd=commands.PROJECT, env=environ, **options)
+
+
+@pytest.mark.parametrize(("verdict", "status"), [(CANNOT_TELL, 0), (SLOWER, 1), (FAILED, 2)])
+def test_the_guard_keeps_the_status(verdict: str, status: int) -> None:
+    assert run_guarded(verdict, capture_output=True).returncode == status
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.parametrize("verdict", [CANNOT_TELL, FAILED])
+def test_an_output_that_takes_nothing_gives_status_2(stream: str, verdict: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = run_guarded(verdict, **{stream: full})
+    # Nothing is said on the standard error output when all went well.
+    said_nothing = stream == "stderr" and verdict == CANNOT_TELL
+    assert done.returncode == (0 if said_nothing else 2)
+
+
+def test_a_pipe_that_nobody_reads_gives_status_2() -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    try:
+        done = run_guarded(CANNOT_TELL, stdout=theirs, stderr=subprocess.PIPE)
+    finally:
+        os.close(theirs)
+    assert done.returncode == 2
+    assert b"BrokenPipeError" in done.stderr
+    assert b"Exception ignored" not in done.stderr
+
+
+def test_what_is_left_in_the_buffer_gives_status_2_when_it_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    with open(theirs, "w", encoding="utf-8") as unread:
+        monkeypatch.setattr(sys, "stdout", unread)
+        assert statuses.guarded(lambda: lambda: print("said, and not written") or 0) == 2
+
+
+def test_a_command_that_cannot_be_imported_gives_status_2_and_not_pythons_1(
+    tmp_path: Path,
+) -> None:
+    package = tmp_path / "benchmarks" / "gate"
+    package.mkdir(parents=True)
+    for name in ("__init__.py", "__main__.py", "statuses.py"):
+        (package / name).write_bytes((commands.PROJECT / "benchmarks/gate" / name).read_bytes())
+    (package.parent / "__init__.py").touch()
+    (package / "command.py").write_text("this is no Python\n")
+    arguments = [sys.executable, "-m", "benchmarks.gate"]
+    done = subprocess.run(arguments, cwd=tmp_path, env=commands.environ(), capture_output=True)
+    assert done.returncode == 2
+    assert b"SyntaxError" in done.stderr
 
 
 @pytest.mark.parametrize("status", [0, 1, 2])

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.gate import builds, rounds, table, verdicts
+from benchmarks.gate import builds, rounds, statuses, table, verdicts
 from benchmarks.gate.catalogue import PROBES
 from benchmarks.gate.dialogue import start_worker
 from benchmarks.gate.rounds import BASE, HEAD, Result
@@ -26,16 +26,13 @@ from benchmarks.runner.repository import Repository
 #: Seconds after which no more is started; a whole run is to take less than six minutes.
 TIME_LIMIT_S = 330
 
-#: Status of a command that the user stopped, as shells have it.
-INTERRUPTED = 130
-
 #: Characters of a commit's hash that are shown.
 SHORT_HASH = 8
 
 CLOSING = {
-    verdicts.NOTHING_SLOWER: "gate: nothing is slower",
-    verdicts.SOMETHING_SLOWER: "gate: SLOWER",
-    verdicts.COULD_NOT_MEASURE: "gate: could not measure; this says nothing of the change",
+    statuses.NOTHING_SLOWER: "gate: nothing is slower",
+    statuses.SOMETHING_SLOWER: "gate: SLOWER",
+    statuses.COULD_NOT_MEASURE: "gate: could not measure; this says nothing of the change",
 }
 
 
@@ -63,13 +60,13 @@ def main(arguments: Sequence[str] | None = None, repository: Path = commands.PRO
         print(f"error: {error}", file=sys.stderr)
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
-        return INTERRUPTED
+        return statuses.INTERRUPTED
     except Exception:
         # Python's own status for this is 1, which here means "slower"; a table that nobody
         # could read or keep is no verdict either.
         traceback.print_exc()
-    print(CLOSING[verdicts.COULD_NOT_MEASURE], file=sys.stderr, flush=True)
-    return verdicts.COULD_NOT_MEASURE
+    print(CLOSING[statuses.COULD_NOT_MEASURE], file=sys.stderr, flush=True)
+    return statuses.COULD_NOT_MEASURE
 
 
 def compare_commits(

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gate import builds, command, table, verdicts
+from benchmarks.gate import builds, command, statuses, table, verdicts
 from benchmarks.gate.rounds import Result
 from benchmarks.measure import FASTER, SLOWER
 from benchmarks.runner import commands, facts, machine
@@ -57,14 +57,14 @@ def main(arguments: Sequence[str] | None = None, repository: Path = commands.PRO
             if result.failure or not whole:
                 raise RunnerError("this run could not measure everything; it is not counted")
             add(path, describe(result, commit, time.monotonic() - begin))
+        print(f"\n{as_text(read(path)[0])}\nin {path}")
+        return 0
     except RunnerError as error:
         print(f"error: {error}", file=sys.stderr)
-        return verdicts.COULD_NOT_MEASURE
+        return statuses.COULD_NOT_MEASURE
     except Exception:
         traceback.print_exc()
-        return verdicts.COULD_NOT_MEASURE
-    print(f"\n{as_text(read(path)[0])}\nin {path}")
-    return 0
+        return statuses.COULD_NOT_MEASURE
 
 
 def describe(result: Result, commit: str, seconds: float) -> dict[str, Any]:
@@ -217,4 +217,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(statuses.guarded(lambda: main))
