@@ -299,18 +299,38 @@ def test_an_error_that_nobody_expected_gives_status_2_and_not_pythons_1(
         raise ZeroDivisionError
 
     monkeypatch.setattr(command, "compare_commits", fail)
+    monkeypatch.setattr(builds, "resolve", lambda _, name: name)
     assert command.main([]) == 2
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 def make_repository(folder: Path, pyproject: str) -> Path:
+    """Make a branch main, and one commit more on the present one, work."""
     folder.mkdir()
     (folder / "pyproject.toml").write_text(pyproject)
     git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
     subprocess.run([*git, "init", "-q", "--initial-branch=main"], cwd=folder, check=True)
     subprocess.run([*git, "add", "."], cwd=folder, check=True)
     subprocess.run([*git, "commit", "-qm", "1"], cwd=folder, check=True)
+    subprocess.run([*git, "switch", "-qc", "work"], cwd=folder, check=True)
+    subprocess.run([*git, "commit", "-qm", "2", "--allow-empty"], cwd=folder, check=True)
     return folder
+
+
+@pytest.mark.parametrize("base", ["work", "HEAD"])
+def test_a_commit_is_not_compared_with_itself(
+    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def build(*_: object) -> None:
+        raise AssertionError("nothing is to be built")
+
+    monkeypatch.setattr(builds, "environment_for", build)
+    repository = make_repository(tmp_path / "r", "")
+    (repository / "pyproject.toml").write_text("changed, and not committed")
+    assert command.main(["--base", base], repository) == 2
+    said = capsys.readouterr().err
+    assert f"measured nothing: base and head ({base} and HEAD) are the same commit" in said
+    assert "name another BASE, or commit the changes in pyproject.toml" in said
 
 
 def test_a_commit_that_cannot_be_built_gives_status_2(
@@ -335,9 +355,10 @@ def test_a_commit_without_the_library_gives_status_2(
 #: Runs the gate's command as ``python -m benchmarks.gate`` does, on results that need no worker.
 GUARDED = """
 import sys
-from benchmarks.gate import __main__, command, rounds, statuses, verdicts
+from benchmarks.gate import __main__, builds, command, rounds, statuses, verdicts
 from benchmarks.gate.catalogue import Metric
 row = verdicts.Judgement(Metric("enqueue", "w", 0.05), sys.argv.pop())
+builds.resolve = lambda _, name: name
 command.compare_commits = lambda *_: rounds.Result([row], "a fake", False, 0.95)
 sys.exit(statuses.guarded(__main__.load))
 """
@@ -405,15 +426,41 @@ def test_a_command_that_cannot_be_imported_gives_status_2_and_not_pythons_1(
 
 @pytest.mark.parametrize("status", [0, 1, 2])
 def test_make_exits_with_the_gates_status(tmp_path: Path, status: int) -> None:
-    makefile = (commands.PROJECT / "Makefile").read_text()
-    recipe = makefile[makefile.index("gate: $(READY)") :].partition("\n\n")[0]
-    (tmp_path / "Makefile").write_text(f"RUN := sh -c 'exit {status}'\n{recipe}\n")
+    write_makefile(tmp_path, f"sh -c 'exit {status}'")
 
     def heed_quit() -> None:
         signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # a shell's background job ignores it
 
     done = subprocess.run(["make", "gate"], cwd=tmp_path, capture_output=True, preexec_fn=heed_quit)
     assert done.returncode == status
+
+
+@pytest.mark.parametrize("name", ["BASE", "HEAD"])
+def test_make_takes_no_empty_name_for_the_default(tmp_path: Path, name: str) -> None:
+    write_makefile(tmp_path, "echo ran")
+    unset = {key: value for key, value in os.environ.items() if key not in ("BASE", "HEAD")}
+    by_environment = run_make(tmp_path, [], {**unset, name: ""})
+    by_argument = run_make(tmp_path, [f"{name}="], unset)
+    for done in (by_environment, by_argument):
+        assert done.returncode == 2
+        assert f"{name} is given but empty" in done.stderr
+        assert "ran" not in done.stdout
+    assert f"--{name.lower()} abc" in run_make(tmp_path, [f"{name}=abc"], unset).stdout
+    assert run_make(tmp_path, [], unset).stdout.strip() == "ran -m benchmarks.gate"
+
+
+def write_makefile(folder: Path, run: str) -> None:
+    """Write the gate's own recipe, with another command to run."""
+    makefile = (commands.PROJECT / "Makefile").read_text()
+    recipe = makefile[makefile.index("gate: $(READY)") :].partition("\n\n")[0]
+    (folder / "Makefile").write_text(f"RUN := {run}\n{recipe}\n")
+
+
+def run_make(
+    folder: Path, arguments: list[str], environ: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    make = ["make", "gate", *arguments]
+    return subprocess.run(make, cwd=folder, env=environ, capture_output=True, text=True)
 
 
 # --- from end to end, on the virtual device -------------------------------------------------------
@@ -469,6 +516,7 @@ def test_a_table_that_cannot_be_kept_or_printed_gives_status_2(
 ) -> None:
     result = gate()
     monkeypatch.setattr(command, "compare_commits", lambda *_: result)
+    monkeypatch.setattr(builds, "resolve", lambda _, name: name)
     arguments = ["--base", "a", "--head", "b"]
     assert command.main([*arguments, "--json", str(tmp_path / "j")]) == 0
     if fault == "table":

@@ -18,6 +18,7 @@ from pathlib import Path
 from benchmarks.gate import builds, rounds, statuses, table, verdicts
 from benchmarks.gate.catalogue import PROBES
 from benchmarks.gate.dialogue import start_worker
+from benchmarks.gate.errors import GateError
 from benchmarks.gate.rounds import BASE, HEAD, Result
 from benchmarks.runner import commands
 from benchmarks.runner.errors import RunnerError
@@ -47,6 +48,7 @@ def main(arguments: Sequence[str] | None = None, repository: Path = commands.PRO
     """
     options = _parser().parse_args(arguments)
     try:
+        _require_two_commits(repository, options.base, options.head)
         result = compare_commits(
             repository, options.base, options.head, options.device, options.time_limit
         )
@@ -94,6 +96,22 @@ def compare_commits(
     start = partial(_start, environments)
     left = time_limit_s - (time.monotonic() - begin)
     return rounds.compare(start, PROBES, device, left)
+
+
+def _require_two_commits(repository: Path, base: str, head: str) -> None:
+    """Refuse to compare a commit with itself, which is green whatever was changed.
+
+    Not part of :func:`compare_commits`: to count false alarms is to do just that.
+    """
+    commit = builds.resolve(repository, base)
+    if builds.resolve(repository, head) != commit:
+        return
+    changed = Repository(repository).unbuilt_changes()
+    uncommitted = f", or commit the changes in {', '.join(changed)}" if changed else ""
+    raise GateError(
+        f"measured nothing: base and head ({base} and {head}) are the same commit, "
+        f"{commit[:SHORT_HASH]}; name another BASE{uncommitted}"
+    )
 
 
 def _start(environments: dict[str, builds.CommitEnvironment], side: str) -> rounds.Dialogue:
