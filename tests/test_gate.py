@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -307,14 +309,22 @@ def test_an_error_that_nobody_expected_gives_status_2_and_not_pythons_1(
 def make_repository(folder: Path, pyproject: str) -> Path:
     """Make a branch main, and one commit more on the present one, work."""
     folder.mkdir()
-    (folder / "pyproject.toml").write_text(pyproject)
-    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
-    subprocess.run([*git, "init", "-q", "--initial-branch=main"], cwd=folder, check=True)
-    subprocess.run([*git, "add", "."], cwd=folder, check=True)
-    subprocess.run([*git, "commit", "-qm", "1"], cwd=folder, check=True)
-    subprocess.run([*git, "switch", "-qc", "work"], cwd=folder, check=True)
-    subprocess.run([*git, "commit", "-qm", "2", "--allow-empty"], cwd=folder, check=True)
+    git(folder, "init", "-q", "--initial-branch=main")
+    commit_file(folder, "pyproject.toml", pyproject)
+    git(folder, "switch", "-qc", "work")
+    git(folder, "commit", "-qm", "one more", "--allow-empty")
     return folder
+
+
+def commit_file(folder: Path, name: str, text: str) -> None:
+    (folder / name).write_text(text)
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", name)
+
+
+def git(folder: Path, *arguments: str) -> None:
+    named = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run([*named, *arguments], cwd=folder, check=True)
 
 
 @pytest.mark.parametrize("base", ["work", "HEAD"])
@@ -461,6 +471,112 @@ def run_make(
 ) -> subprocess.CompletedProcess[str]:
     make = ["make", "gate", *arguments]
     return subprocess.run(make, cwd=folder, env=environ, capture_output=True, text=True)
+
+
+# --- what is started ends -------------------------------------------------------------------------
+
+
+class Held:
+    """A FIFO that tells whether somebody still has it open, who may be nobody's child.
+
+    Attributes
+    ----------
+    path : Path
+        To be opened for writing by what has to end.
+    """
+
+    #: Seconds until a process counts as one that goes on; a killed one is gone at once.
+    PATIENCE_S = 10
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        os.mkfifo(path)
+        self._ours = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
+    def was_let_go(self) -> bool:
+        """Whether it was opened, and all who had it open have ended."""
+        readable, _, _ = select.select([self._ours], [], [], self.PATIENCE_S)
+        return bool(readable) and os.read(self._ours, 1) == b""
+
+    def close(self) -> None:
+        os.close(self._ours)
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Iterator[Held]:
+    one = Held(tmp_path / "held")
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def terminations(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """What a SIGTERM calls that the gate does not take; else it would end the tests."""
+
+    def not_taken(*_: object) -> None:
+        raise AssertionError("the gate did not take SIGTERM")
+
+    before = signal.signal(signal.SIGTERM, not_taken)
+    yield not_taken
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_a_terminated_gate_ends_its_workers_and_what_they_started(
+    held: Held,
+    terminations: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wanted = {"holds": str(held.path), "terminates": "visit"}
+    monkeypatch.setattr(command, "compare_commits", lambda *_: gate(head=wanted))
+    monkeypatch.setattr(builds, "resolve", lambda _, name: name)
+    assert command.main([]) == 130
+    assert "interrupted" in capsys.readouterr().err
+    assert held.was_let_go()
+    assert signal.getsignal(signal.SIGTERM) is terminations
+
+
+def test_a_terminated_gate_ends_a_build_and_what_it_started(
+    held: Held, terminations: Callable[..., None], tmp_path: Path
+) -> None:
+    repository = make_repository(tmp_path / "r", '[project]\nname = "hangs"\nversion = "1"\n')
+    setup = f"""
+import os, signal, time
+held = os.open({str(held.path)!r}, os.O_WRONLY)
+os.kill({os.getpid()}, signal.SIGTERM)
+time.sleep(60)
+"""
+    commit_file(repository, "setup.py", setup)
+    assert command.main(["--base", "work", "--head", "main"], repository) == 130
+    assert held.was_let_go()
+
+
+def test_what_a_dead_worker_started_ends_with_it(held: Held) -> None:
+    result = gate(base={"holds": str(held.path), "dies": "visit"})
+    assert "ended with status 7" in result.failure
+    assert held.was_let_go()
+
+
+def test_both_workers_are_ended_when_ending_the_first_is_interrupted_too() -> None:
+    told = []
+
+    class Interrupted:
+        def __init__(self, side: str) -> None:
+            self.side = side
+
+        def send(self, *_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        def kill(self) -> None:
+            told.append(("kill", self.side))
+
+        def close(self) -> None:
+            told.append(("close", self.side))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        rounds.compare(Interrupted, TWO)
+    assert told == [("kill", BASE), ("kill", HEAD), ("close", HEAD), ("close", BASE)]
 
 
 # --- from end to end, on the virtual device -------------------------------------------------------

@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from benchmarks.gate.errors import BuildError
-from benchmarks.runner import commands, inherit
+from benchmarks.runner import commands, groups, inherit
 
 #: Where environments of commits are kept, below the repository's root.
 CACHE = Path(".asv") / "gate"
@@ -134,19 +134,13 @@ def _wheel(source: Path, folder: Path, commit: str) -> Path:
 def _run(command: list[str], folder: Path, failure: str) -> None:
     environ = {**commands.environ(), "PIP_USER": "0"}
     try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env=environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=BUILD_TIMEOUT_S,
-        )
+        # pip runs the commit's own setup.py, and that what it likes: all of it ends with pip.
+        done = groups.run(command, BUILD_TIMEOUT_S, cwd=folder, env=environ)
     except subprocess.TimeoutExpired:
         raise BuildError(f"{failure}: not done after {BUILD_TIMEOUT_S} s") from None
     if done.returncode != 0:
-        shown = "\n".join(done.stdout.splitlines()[-SHOWN_LINES:])
+        said = done.stdout.decode(errors="replace")
+        shown = "\n".join(said.splitlines()[-SHOWN_LINES:])
         raise BuildError(f"{failure}; the last that was said:\n{shown}")
 
 

@@ -20,7 +20,7 @@ from benchmarks.gate.catalogue import PROBES
 from benchmarks.gate.dialogue import start_worker
 from benchmarks.gate.errors import GateError
 from benchmarks.gate.rounds import BASE, HEAD, Result
-from benchmarks.runner import commands
+from benchmarks.runner import commands, groups
 from benchmarks.runner.errors import RunnerError
 from benchmarks.runner.repository import Repository
 
@@ -48,16 +48,8 @@ def main(arguments: Sequence[str] | None = None, repository: Path = commands.PRO
     """
     options = _parser().parse_args(arguments)
     try:
-        _require_two_commits(repository, options.base, options.head)
-        result = compare_commits(
-            repository, options.base, options.head, options.device, options.time_limit
-        )
-        print(table.as_text(result))
-        if options.json is not None:
-            options.json.write_text(json.dumps(table.as_object(result), indent=1) + "\n")
-        status = verdicts.exit_status(result.judgements, result.failure)
-        print(CLOSING[status], flush=True)
-        return status
+        with groups.termination_interrupts():
+            return _compare(options, repository)
     except RunnerError as error:
         print(f"error: {error}", file=sys.stderr)
     except KeyboardInterrupt:
@@ -96,6 +88,20 @@ def compare_commits(
     start = partial(_start, environments)
     left = time_limit_s - (time.monotonic() - begin)
     return rounds.compare(start, PROBES, device, left)
+
+
+def _compare(options: argparse.Namespace, repository: Path) -> int:
+    """Compare, print the table and give the status that follows from it."""
+    _require_two_commits(repository, options.base, options.head)
+    result = compare_commits(
+        repository, options.base, options.head, options.device, options.time_limit
+    )
+    print(table.as_text(result))
+    if options.json is not None:
+        options.json.write_text(json.dumps(table.as_object(result), indent=1) + "\n")
+    status = verdicts.exit_status(result.judgements, result.failure)
+    print(CLOSING[status], flush=True)
+    return status
 
 
 def _require_two_commits(repository: Path, base: str, head: str) -> None:
