@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import queue
 import select
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -379,6 +381,60 @@ def run_guarded(verdict: str, **options) -> subprocess.CompletedProcess[bytes]:
     # The buffer of an output that is no terminal is written at Python's end at the latest.
     environ = {**commands.environ(), "PYTHONUNBUFFERED": ""}
     return subprocess.run(arguments, cwd=commands.PROJECT, env=environ, **options)
+
+
+def test_two_gates_at_once_build_a_commit_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = make_repository(tmp_path / "r", "")
+    commit = builds.resolve(repository, "main")
+    second_does: queue.Queue[str] = queue.Queue()
+    flock, built = builds.fcntl.flock, []
+
+    def lock(file: object, operation: int) -> None:
+        if operation == fcntl.LOCK_EX:  # without LOCK_NB: it waits
+            second_does.put("waits")
+        flock(file, operation)
+
+    def wheel(*_: object) -> Path:
+        if not built:
+            built.append("by the first")
+            threads.append(ThreadPoolExecutor(1))
+            others.append(threads[0].submit(builds.environment_for, repository, commit))
+            assert second_does.get(timeout=60) == "waits"
+        else:
+            built.append("by the second")
+            second_does.put("builds")
+        return tmp_path / "no.whl"
+
+    threads: list[ThreadPoolExecutor] = []
+    others: list[Future] = []
+    monkeypatch.setattr(builds.fcntl, "flock", lock)
+    monkeypatch.setattr(builds, "_wheel", wheel)
+    monkeypatch.setattr(builds, "_run", lambda *_: None)
+    environment = builds.environment_for(repository, commit)
+    assert others[0].result(timeout=60) == environment
+    threads[0].shutdown()
+    assert built == ["by the first"]
+    assert environment.python.exists()
+
+
+def test_a_lock_whose_gate_is_gone_keeps_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = make_repository(tmp_path / "r", "")
+    commit = builds.resolve(repository, "main")
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(builds, "_wheel", fail)
+        with pytest.raises(KeyboardInterrupt):
+            builds.environment_for(repository, commit)
+    monkeypatch.setattr(builds, "_wheel", lambda *_: tmp_path)
+    monkeypatch.setattr(builds, "_run", lambda *_: None)
+    assert builds.environment_for(repository, commit).python.exists()
 
 
 @pytest.mark.parametrize(("verdict", "status"), [(CANNOT_TELL, 0), (SLOWER, 1), (FAILED, 2)])

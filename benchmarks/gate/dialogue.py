@@ -173,8 +173,10 @@ def start_worker(name: str, environment: CommitEnvironment) -> Dialogue:
     folder.mkdir(exist_ok=True)
     link = folder / "benchmarks"
     if not (link.is_symlink() and link.readlink() == commands.PROJECT / "benchmarks"):
-        link.unlink(missing_ok=True)
-        link.symlink_to(commands.PROJECT / "benchmarks")
+        made = folder / f"benchmarks-{os.getpid()}"  # another gate may be at the same
+        made.unlink(missing_ok=True)
+        made.symlink_to(commands.PROJECT / "benchmarks")
+        made.replace(link)
     # Read by benchmarks.runner.guard, which refuses a library from elsewhere.
     environ = commands.environ(
         ASV_ENV_DIR=str(environment.folder), ASV_ENV_TYPE="inherit", ASV_COMMIT=environment.commit
