@@ -744,6 +744,60 @@ def test_alarms_are_counted_by_run_and_by_metric(tmp_path: Path) -> None:
     assert "1 of 2 runs called it slower" in false_alarms.as_text(found)
 
 
+def interrupted_in_the_second_run(stop: Callable[[], None]) -> Callable[..., rounds.Result]:
+    runs = iter([gate()])
+
+    def compare(*_: object) -> rounds.Result:
+        for result in runs:
+            return result
+        stop()
+        raise AssertionError("it goes on")
+
+    return compare
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_count_gives_status_130_and_keeps_the_runs_so_far(
+    number: signal.Signals,
+    terminations: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    compare = interrupted_in_the_second_run(lambda: signal.raise_signal(number))
+    monkeypatch.setattr(command, "compare_commits", compare)
+    monkeypatch.setattr(builds, "resolve", lambda *_: "c" * 40)
+    path = tmp_path / "a.jsonl"
+    assert false_alarms.main(["--times", "3", "--output", str(path)]) == 130
+    said = capsys.readouterr().err
+    assert "interrupted" in said
+    assert "Traceback" not in said
+    assert false_alarms.read(path)[0]["runs"] == 1
+    assert signal.getsignal(signal.SIGTERM) is terminations
+
+
+def test_a_file_that_cannot_be_written_whole_is_left_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.jsonl"
+    run = run_of(gate())
+    false_alarms.add(path, run)
+    write = Path.write_text
+
+    def cut(self: Path, text: str, **options: str) -> None:
+        write(self, text[:40], **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", cut)
+        with pytest.raises(KeyboardInterrupt):
+            false_alarms.add(path, run)
+    assert false_alarms.read(path)[0]["runs"] == 1
+    false_alarms.add(path, run)
+    assert false_alarms.read(path)[0]["runs"] == 2
+    assert [found.name for found in tmp_path.iterdir()] == ["a.jsonl"]
+
+
 def test_runs_of_another_commit_and_edited_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     result = gate()
