@@ -88,7 +88,10 @@ bench: $(READY)
 
 # A failed recipe makes make exit with 2. It exits with 1 only when it gets SIGQUIT,
 # which says "slower" here; where that is ignored (a shell's background job), slower is 2.
+# A name that is given but empty, as by a variable that a CI job lacks, is no default: 2.
 gate: $(READY)
+	@$(foreach name,BASE HEAD,$(if $($(name)),,$(if $(filter undefined,$(origin $(name))),, \
+	  $(error $(name) is given but empty; name a commit, or leave $(name) out))))
 	@$(RUN) -m benchmarks.gate $(if $(BASE),--base "$$BASE") $(if $(HEAD),--head "$$HEAD") $(ARGS); \
 	status=$$?; if [ $$status = 1 ]; then kill -QUIT $$PPID; fi; exit $$status
 

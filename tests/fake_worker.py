@@ -3,8 +3,9 @@
 ``fake_worker.py SIDE JSON``: the object may have ``factor`` (of every value), ``spread``
 (of a process's own factor), ``virtual``, ``lacks`` and ``breaks`` (probes by index),
 ``no_device``, ``unsettled``, ``notes`` (a file: where it was put), ``opened`` (a file:
-which probes were opened and closed), and ``dies``, ``hangs``, ``babbles`` (what it
-does when asked so).
+which probes were opened and closed), ``holds`` (a FIFO that it and a process of its own
+keep open), and ``dies``, ``hangs``, ``babbles``, ``terminates`` (what it does when asked
+so; the last one to the gate).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
+import subprocess
 import sys
 import time
 
@@ -52,11 +55,18 @@ def settle(question: dict, wanted: dict) -> dict:
 def main() -> None:
     wanted = json.loads(sys.argv[2])
     factor = wanted.get("factor", 1.0) * (1 + wanted.get("spread", 0.0) * random.gauss(0, 1))
+    if "holds" in wanted:
+        held = os.open(wanted["holds"], os.O_WRONLY)
+        nothing = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        subprocess.Popen(["sleep", "60"], pass_fds=[held], **nothing)
     for line in sys.stdin:
         question = json.loads(line)
         if wanted.get("dies") == question["do"]:
             print("the GPU has fallen off the bus", file=sys.stderr, flush=True)
             os._exit(7)
+        if wanted.get("terminates") == question["do"]:
+            os.kill(os.getppid(), signal.SIGTERM)
+            time.sleep(600)
         if wanted.get("hangs") == question["do"]:
             time.sleep(600)
         if wanted.get("babbles") == question["do"]:

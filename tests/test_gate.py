@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import queue
+import select
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.gate import builds, command, false_alarms, rounds, table, verdicts, worker
+from benchmarks.gate import builds, command, false_alarms, rounds, statuses, table, verdicts, worker
 from benchmarks.gate.catalogue import PROBES, Metric, Probe, metrics_of
 from benchmarks.gate.dialogue import Dialogue
 from benchmarks.gate.errors import BuildError, GateError
@@ -299,18 +303,46 @@ def test_an_error_that_nobody_expected_gives_status_2_and_not_pythons_1(
         raise ZeroDivisionError
 
     monkeypatch.setattr(command, "compare_commits", fail)
+    monkeypatch.setattr(builds, "resolve", lambda _, name: name)
     assert command.main([]) == 2
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 def make_repository(folder: Path, pyproject: str) -> Path:
+    """Make a branch main, and one commit more on the present one, work."""
     folder.mkdir()
-    (folder / "pyproject.toml").write_text(pyproject)
-    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
-    subprocess.run([*git, "init", "-q", "--initial-branch=main"], cwd=folder, check=True)
-    subprocess.run([*git, "add", "."], cwd=folder, check=True)
-    subprocess.run([*git, "commit", "-qm", "1"], cwd=folder, check=True)
+    git(folder, "init", "-q", "--initial-branch=main")
+    commit_file(folder, "pyproject.toml", pyproject)
+    git(folder, "switch", "-qc", "work")
+    git(folder, "commit", "-qm", "one more", "--allow-empty")
     return folder
+
+
+def commit_file(folder: Path, name: str, text: str) -> None:
+    (folder / name).write_text(text)
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", name)
+
+
+def git(folder: Path, *arguments: str) -> None:
+    named = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run([*named, *arguments], cwd=folder, check=True)
+
+
+@pytest.mark.parametrize("base", ["work", "HEAD"])
+def test_a_commit_is_not_compared_with_itself(
+    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def build(*_: object) -> None:
+        raise AssertionError("nothing is to be built")
+
+    monkeypatch.setattr(builds, "environment_for", build)
+    repository = make_repository(tmp_path / "r", "")
+    (repository / "pyproject.toml").write_text("changed, and not committed")
+    assert command.main(["--base", base], repository) == 2
+    said = capsys.readouterr().err
+    assert f"measured nothing: base and head ({base} and HEAD) are the same commit" in said
+    assert "name another BASE, or commit the changes in pyproject.toml" in said
 
 
 def test_a_commit_that_cannot_be_built_gives_status_2(
@@ -332,17 +364,275 @@ def test_a_commit_without_the_library_gives_status_2(
     assert "asyncout is not installed in" in capsys.readouterr().err
 
 
+#: Runs the gate's command as ``python -m benchmarks.gate`` does, on results that need no worker.
+GUARDED = """
+import sys
+from benchmarks.gate import __main__, builds, command, rounds, statuses, verdicts
+from benchmarks.gate.catalogue import Metric
+row = verdicts.Judgement(Metric("enqueue", "w", 0.05), sys.argv.pop())
+builds.resolve = lambda _, name: name
+command.compare_commits = lambda *_: rounds.Result([row], "a fake", False, 0.95)
+sys.exit(statuses.guarded(__main__.load))
+"""
+
+
+def run_guarded(verdict: str, **options) -> subprocess.CompletedProcess[bytes]:
+    arguments = [sys.executable, "-c", GUARDED, verdict]
+    # The buffer of an output that is no terminal is written at Python's end at the latest.
+    environ = {**commands.environ(), "PYTHONUNBUFFERED": ""}
+    return subprocess.run(arguments, cwd=commands.PROJECT, env=environ, **options)
+
+
+def test_two_gates_at_once_build_a_commit_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = make_repository(tmp_path / "r", "")
+    commit = builds.resolve(repository, "main")
+    second_does: queue.Queue[str] = queue.Queue()
+    flock, built = builds.fcntl.flock, []
+
+    def lock(file: object, operation: int) -> None:
+        if operation == fcntl.LOCK_EX:  # without LOCK_NB: it waits
+            second_does.put("waits")
+        flock(file, operation)
+
+    def wheel(*_: object) -> Path:
+        if not built:
+            built.append("by the first")
+            threads.append(ThreadPoolExecutor(1))
+            others.append(threads[0].submit(builds.environment_for, repository, commit))
+            assert second_does.get(timeout=60) == "waits"
+        else:
+            built.append("by the second")
+            second_does.put("builds")
+        return tmp_path / "no.whl"
+
+    threads: list[ThreadPoolExecutor] = []
+    others: list[Future] = []
+    monkeypatch.setattr(builds.fcntl, "flock", lock)
+    monkeypatch.setattr(builds, "_wheel", wheel)
+    monkeypatch.setattr(builds, "_run", lambda *_: None)
+    environment = builds.environment_for(repository, commit)
+    assert others[0].result(timeout=60) == environment
+    threads[0].shutdown()
+    assert built == ["by the first"]
+    assert environment.python.exists()
+
+
+def test_a_lock_whose_gate_is_gone_keeps_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = make_repository(tmp_path / "r", "")
+    commit = builds.resolve(repository, "main")
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(builds, "_wheel", fail)
+        with pytest.raises(KeyboardInterrupt):
+            builds.environment_for(repository, commit)
+    monkeypatch.setattr(builds, "_wheel", lambda *_: tmp_path)
+    monkeypatch.setattr(builds, "_run", lambda *_: None)
+    assert builds.environment_for(repository, commit).python.exists()
+
+
+@pytest.mark.parametrize(("verdict", "status"), [(CANNOT_TELL, 0), (SLOWER, 1), (FAILED, 2)])
+def test_the_guard_keeps_the_status(verdict: str, status: int) -> None:
+    assert run_guarded(verdict, capture_output=True).returncode == status
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.parametrize("verdict", [CANNOT_TELL, FAILED])
+def test_an_output_that_takes_nothing_gives_status_2(stream: str, verdict: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = run_guarded(verdict, **{stream: full})
+    # Nothing is said on the standard error output when all went well.
+    said_nothing = stream == "stderr" and verdict == CANNOT_TELL
+    assert done.returncode == (0 if said_nothing else 2)
+
+
+def test_a_pipe_that_nobody_reads_gives_status_2() -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    try:
+        done = run_guarded(CANNOT_TELL, stdout=theirs, stderr=subprocess.PIPE)
+    finally:
+        os.close(theirs)
+    assert done.returncode == 2
+    assert b"BrokenPipeError" in done.stderr
+    assert b"Exception ignored" not in done.stderr
+
+
+def test_what_is_left_in_the_buffer_gives_status_2_when_it_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    with open(theirs, "w", encoding="utf-8") as unread:
+        monkeypatch.setattr(sys, "stdout", unread)
+        assert statuses.guarded(lambda: lambda: print("said, and not written") or 0) == 2
+
+
+def test_a_command_that_cannot_be_imported_gives_status_2_and_not_pythons_1(
+    tmp_path: Path,
+) -> None:
+    package = tmp_path / "benchmarks" / "gate"
+    package.mkdir(parents=True)
+    for name in ("__init__.py", "__main__.py", "statuses.py"):
+        (package / name).write_bytes((commands.PROJECT / "benchmarks/gate" / name).read_bytes())
+    (package.parent / "__init__.py").touch()
+    (package / "command.py").write_text("this is no Python\n")
+    arguments = [sys.executable, "-m", "benchmarks.gate"]
+    done = subprocess.run(arguments, cwd=tmp_path, env=commands.environ(), capture_output=True)
+    assert done.returncode == 2
+    assert b"SyntaxError" in done.stderr
+
+
 @pytest.mark.parametrize("status", [0, 1, 2])
 def test_make_exits_with_the_gates_status(tmp_path: Path, status: int) -> None:
-    makefile = (commands.PROJECT / "Makefile").read_text()
-    recipe = makefile[makefile.index("gate: $(READY)") :].partition("\n\n")[0]
-    (tmp_path / "Makefile").write_text(f"RUN := sh -c 'exit {status}'\n{recipe}\n")
+    write_makefile(tmp_path, f"sh -c 'exit {status}'")
 
     def heed_quit() -> None:
         signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # a shell's background job ignores it
 
     done = subprocess.run(["make", "gate"], cwd=tmp_path, capture_output=True, preexec_fn=heed_quit)
     assert done.returncode == status
+
+
+@pytest.mark.parametrize("name", ["BASE", "HEAD"])
+def test_make_takes_no_empty_name_for_the_default(tmp_path: Path, name: str) -> None:
+    write_makefile(tmp_path, "echo ran")
+    unset = {key: value for key, value in os.environ.items() if key not in ("BASE", "HEAD")}
+    by_environment = run_make(tmp_path, [], {**unset, name: ""})
+    by_argument = run_make(tmp_path, [f"{name}="], unset)
+    for done in (by_environment, by_argument):
+        assert done.returncode == 2
+        assert f"{name} is given but empty" in done.stderr
+        assert "ran" not in done.stdout
+    assert f"--{name.lower()} abc" in run_make(tmp_path, [f"{name}=abc"], unset).stdout
+    assert run_make(tmp_path, [], unset).stdout.strip() == "ran -m benchmarks.gate"
+
+
+def write_makefile(folder: Path, run: str) -> None:
+    """Write the gate's own recipe, with another command to run."""
+    makefile = (commands.PROJECT / "Makefile").read_text()
+    recipe = makefile[makefile.index("gate: $(READY)") :].partition("\n\n")[0]
+    (folder / "Makefile").write_text(f"RUN := {run}\n{recipe}\n")
+
+
+def run_make(
+    folder: Path, arguments: list[str], environ: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    make = ["make", "gate", *arguments]
+    return subprocess.run(make, cwd=folder, env=environ, capture_output=True, text=True)
+
+
+# --- what is started ends -------------------------------------------------------------------------
+
+
+class Held:
+    """A FIFO that tells whether somebody still has it open, who may be nobody's child.
+
+    Attributes
+    ----------
+    path : Path
+        To be opened for writing by what has to end.
+    """
+
+    #: Seconds until a process counts as one that goes on; a killed one is gone at once.
+    PATIENCE_S = 10
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        os.mkfifo(path)
+        self._ours = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
+    def was_let_go(self) -> bool:
+        """Whether it was opened, and all who had it open have ended."""
+        readable, _, _ = select.select([self._ours], [], [], self.PATIENCE_S)
+        return bool(readable) and os.read(self._ours, 1) == b""
+
+    def close(self) -> None:
+        os.close(self._ours)
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Iterator[Held]:
+    one = Held(tmp_path / "held")
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def terminations(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """What a SIGTERM calls that the gate does not take; else it would end the tests."""
+
+    def not_taken(*_: object) -> None:
+        raise AssertionError("the gate did not take SIGTERM")
+
+    before = signal.signal(signal.SIGTERM, not_taken)
+    yield not_taken
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_a_terminated_gate_ends_its_workers_and_what_they_started(
+    held: Held,
+    terminations: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wanted = {"holds": str(held.path), "terminates": "visit"}
+    monkeypatch.setattr(command, "compare_commits", lambda *_: gate(head=wanted))
+    monkeypatch.setattr(builds, "resolve", lambda _, name: name)
+    assert command.main([]) == 130
+    assert "interrupted" in capsys.readouterr().err
+    assert held.was_let_go()
+    assert signal.getsignal(signal.SIGTERM) is terminations
+
+
+def test_a_terminated_gate_ends_a_build_and_what_it_started(
+    held: Held, terminations: Callable[..., None], tmp_path: Path
+) -> None:
+    repository = make_repository(tmp_path / "r", '[project]\nname = "hangs"\nversion = "1"\n')
+    setup = f"""
+import os, signal, time
+held = os.open({str(held.path)!r}, os.O_WRONLY)
+os.kill({os.getpid()}, signal.SIGTERM)
+time.sleep(60)
+"""
+    commit_file(repository, "setup.py", setup)
+    assert command.main(["--base", "work", "--head", "main"], repository) == 130
+    assert held.was_let_go()
+
+
+def test_what_a_dead_worker_started_ends_with_it(held: Held) -> None:
+    result = gate(base={"holds": str(held.path), "dies": "visit"})
+    assert "ended with status 7" in result.failure
+    assert held.was_let_go()
+
+
+def test_both_workers_are_ended_when_ending_the_first_is_interrupted_too() -> None:
+    told = []
+
+    class Interrupted:
+        def __init__(self, side: str) -> None:
+            self.side = side
+
+        def send(self, *_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        def kill(self) -> None:
+            told.append(("kill", self.side))
+
+        def close(self) -> None:
+            told.append(("close", self.side))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        rounds.compare(Interrupted, TWO)
+    assert told == [("kill", BASE), ("kill", HEAD), ("close", HEAD), ("close", BASE)]
 
 
 # --- from end to end, on the virtual device -------------------------------------------------------
@@ -398,6 +688,7 @@ def test_a_table_that_cannot_be_kept_or_printed_gives_status_2(
 ) -> None:
     result = gate()
     monkeypatch.setattr(command, "compare_commits", lambda *_: result)
+    monkeypatch.setattr(builds, "resolve", lambda _, name: name)
     arguments = ["--base", "a", "--head", "b"]
     assert command.main([*arguments, "--json", str(tmp_path / "j")]) == 0
     if fault == "table":
@@ -451,6 +742,60 @@ def test_alarms_are_counted_by_run_and_by_metric(tmp_path: Path) -> None:
     assert (found["runs"], found["runs_with_alarm"]) == (2, 1)
     assert runs[1]["alarms"] == ["enqueue, w", "get, w", "timing, w"]
     assert "1 of 2 runs called it slower" in false_alarms.as_text(found)
+
+
+def interrupted_in_the_second_run(stop: Callable[[], None]) -> Callable[..., rounds.Result]:
+    runs = iter([gate()])
+
+    def compare(*_: object) -> rounds.Result:
+        for result in runs:
+            return result
+        stop()
+        raise AssertionError("it goes on")
+
+    return compare
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_count_gives_status_130_and_keeps_the_runs_so_far(
+    number: signal.Signals,
+    terminations: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    compare = interrupted_in_the_second_run(lambda: signal.raise_signal(number))
+    monkeypatch.setattr(command, "compare_commits", compare)
+    monkeypatch.setattr(builds, "resolve", lambda *_: "c" * 40)
+    path = tmp_path / "a.jsonl"
+    assert false_alarms.main(["--times", "3", "--output", str(path)]) == 130
+    said = capsys.readouterr().err
+    assert "interrupted" in said
+    assert "Traceback" not in said
+    assert false_alarms.read(path)[0]["runs"] == 1
+    assert signal.getsignal(signal.SIGTERM) is terminations
+
+
+def test_a_file_that_cannot_be_written_whole_is_left_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.jsonl"
+    run = run_of(gate())
+    false_alarms.add(path, run)
+    write = Path.write_text
+
+    def cut(self: Path, text: str, **options: str) -> None:
+        write(self, text[:40], **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", cut)
+        with pytest.raises(KeyboardInterrupt):
+            false_alarms.add(path, run)
+    assert false_alarms.read(path)[0]["runs"] == 1
+    false_alarms.add(path, run)
+    assert false_alarms.read(path)[0]["runs"] == 2
+    assert [found.name for found in tmp_path.iterdir()] == ["a.jsonl"]
 
 
 def test_runs_of_another_commit_and_edited_files_are_refused(tmp_path: Path) -> None:

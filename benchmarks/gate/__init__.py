@@ -10,5 +10,6 @@ worker's:
 - ``dialogue``: how the gate speaks with a worker, with time limits;
 - ``rounds``: who runs when;
 - ``verdicts``: what the samples say; pure;
-- ``table``: how it is shown.
+- ``table``: how it is shown;
+- ``statuses``: what the command exits with, and that nothing else is taken for it.
 """

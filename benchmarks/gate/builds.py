@@ -6,16 +6,19 @@ but two commits are there at a time.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from benchmarks.gate.errors import BuildError
-from benchmarks.runner import commands, inherit
+from benchmarks.runner import commands, groups, inherit
 
 #: Where environments of commits are kept, below the repository's root.
 CACHE = Path(".asv") / "gate"
@@ -72,6 +75,8 @@ def resolve(repository: Path, name: str) -> str:
 def environment_for(repository: Path, commit: str) -> CommitEnvironment:
     """Give the environment of a commit, built unless it is there.
 
+    Two gates may ask for the same one at once: the second waits for what the first builds.
+
     Parameters
     ----------
     repository : Path
@@ -86,10 +91,34 @@ def environment_for(repository: Path, commit: str) -> CommitEnvironment:
     # A torch that was upgraded since makes another environment.
     kept = repository / CACHE / f"{commit[:12]}-torch{_torch_version()}"
     environment = CommitEnvironment(commit, kept / "env")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(kept.with_name(f"{kept.name}.lock"), f"commit {commit[:8]}"):
+        _build_unless_whole(repository, environment, kept)
+    return environment
+
+
+@contextlib.contextmanager
+def _alone(lock: Path, what: str) -> Iterator[None]:
+    """Keep other gates out of a folder; wait while one is in.
+
+    A lock of the system's rather than a build elsewhere that is renamed: environments have
+    their own path in them. It goes when its process does, however that ends.
+    """
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for another gate, which builds {what}", file=sys.stderr, flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build_unless_whole(repository: Path, environment: CommitEnvironment, kept: Path) -> None:
+    commit = environment.commit
     folders = inherit.package_folders(commands.PROJECT)
     whole = (kept / COMPLETE).is_file() and environment.python.exists()
     if whole and inherit.inherited_folders(environment.folder) == folders:
-        return environment
+        return
     shutil.rmtree(kept, ignore_errors=True)
     kept.mkdir(parents=True)
     wheel = _wheel(_sources(repository, commit, kept / "source"), kept / "wheel", commit)
@@ -98,7 +127,6 @@ def environment_for(repository: Path, commit: str) -> CommitEnvironment:
     install = [*_PIP, "install", "--no-index", "--no-deps", "--force-reinstall", str(wheel)]
     _run([str(environment.python), *install], kept, f"commit {commit[:8]} cannot be installed")
     (kept / COMPLETE).touch()
-    return environment
 
 
 def _torch_version() -> str:
@@ -134,19 +162,13 @@ def _wheel(source: Path, folder: Path, commit: str) -> Path:
 def _run(command: list[str], folder: Path, failure: str) -> None:
     environ = {**commands.environ(), "PIP_USER": "0"}
     try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env=environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=BUILD_TIMEOUT_S,
-        )
+        # pip runs the commit's own setup.py, and that what it likes: all of it ends with pip.
+        done = groups.run(command, BUILD_TIMEOUT_S, cwd=folder, env=environ)
     except subprocess.TimeoutExpired:
         raise BuildError(f"{failure}: not done after {BUILD_TIMEOUT_S} s") from None
     if done.returncode != 0:
-        shown = "\n".join(done.stdout.splitlines()[-SHOWN_LINES:])
+        said = done.stdout.decode(errors="replace")
+        shown = "\n".join(said.splitlines()[-SHOWN_LINES:])
         raise BuildError(f"{failure}; the last that was said:\n{shown}")
 
 

@@ -15,27 +15,25 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.gate import builds, rounds, table, verdicts
+from benchmarks.gate import builds, rounds, statuses, table, verdicts
 from benchmarks.gate.catalogue import PROBES
 from benchmarks.gate.dialogue import start_worker
+from benchmarks.gate.errors import GateError
 from benchmarks.gate.rounds import BASE, HEAD, Result
-from benchmarks.runner import commands
+from benchmarks.runner import commands, groups
 from benchmarks.runner.errors import RunnerError
 from benchmarks.runner.repository import Repository
 
 #: Seconds after which no more is started; a whole run is to take less than six minutes.
 TIME_LIMIT_S = 330
 
-#: Status of a command that the user stopped, as shells have it.
-INTERRUPTED = 130
-
 #: Characters of a commit's hash that are shown.
 SHORT_HASH = 8
 
 CLOSING = {
-    verdicts.NOTHING_SLOWER: "gate: nothing is slower",
-    verdicts.SOMETHING_SLOWER: "gate: SLOWER",
-    verdicts.COULD_NOT_MEASURE: "gate: could not measure; this says nothing of the change",
+    statuses.NOTHING_SLOWER: "gate: nothing is slower",
+    statuses.SOMETHING_SLOWER: "gate: SLOWER",
+    statuses.COULD_NOT_MEASURE: "gate: could not measure; this says nothing of the change",
 }
 
 
@@ -50,26 +48,19 @@ def main(arguments: Sequence[str] | None = None, repository: Path = commands.PRO
     """
     options = _parser().parse_args(arguments)
     try:
-        result = compare_commits(
-            repository, options.base, options.head, options.device, options.time_limit
-        )
-        print(table.as_text(result))
-        if options.json is not None:
-            options.json.write_text(json.dumps(table.as_object(result), indent=1) + "\n")
-        status = verdicts.exit_status(result.judgements, result.failure)
-        print(CLOSING[status], flush=True)
-        return status
+        with groups.termination_interrupts():
+            return _compare(options, repository)
     except RunnerError as error:
         print(f"error: {error}", file=sys.stderr)
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
-        return INTERRUPTED
+        return statuses.INTERRUPTED
     except Exception:
         # Python's own status for this is 1, which here means "slower"; a table that nobody
         # could read or keep is no verdict either.
         traceback.print_exc()
-    print(CLOSING[verdicts.COULD_NOT_MEASURE], file=sys.stderr, flush=True)
-    return verdicts.COULD_NOT_MEASURE
+    print(CLOSING[statuses.COULD_NOT_MEASURE], file=sys.stderr, flush=True)
+    return statuses.COULD_NOT_MEASURE
 
 
 def compare_commits(
@@ -97,6 +88,36 @@ def compare_commits(
     start = partial(_start, environments)
     left = time_limit_s - (time.monotonic() - begin)
     return rounds.compare(start, PROBES, device, left)
+
+
+def _compare(options: argparse.Namespace, repository: Path) -> int:
+    """Compare, print the table and give the status that follows from it."""
+    _require_two_commits(repository, options.base, options.head)
+    result = compare_commits(
+        repository, options.base, options.head, options.device, options.time_limit
+    )
+    print(table.as_text(result))
+    if options.json is not None:
+        options.json.write_text(json.dumps(table.as_object(result), indent=1) + "\n")
+    status = verdicts.exit_status(result.judgements, result.failure)
+    print(CLOSING[status], flush=True)
+    return status
+
+
+def _require_two_commits(repository: Path, base: str, head: str) -> None:
+    """Refuse to compare a commit with itself, which is green whatever was changed.
+
+    Not part of :func:`compare_commits`: to count false alarms is to do just that.
+    """
+    commit = builds.resolve(repository, base)
+    if builds.resolve(repository, head) != commit:
+        return
+    changed = Repository(repository).unbuilt_changes()
+    uncommitted = f", or commit the changes in {', '.join(changed)}" if changed else ""
+    raise GateError(
+        f"measured nothing: base and head ({base} and {head}) are the same commit, "
+        f"{commit[:SHORT_HASH]}; name another BASE{uncommitted}"
+    )
 
 
 def _start(environments: dict[str, builds.CommitEnvironment], side: str) -> rounds.Dialogue:

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from benchmarks.gate.builds import CommitEnvironment
 from benchmarks.gate.errors import WorkerError
-from benchmarks.runner import commands
+from benchmarks.runner import commands, groups
 
 #: The command of a worker, behind its environment's Python.
 WORKER = ("-m", "benchmarks.gate.worker")
@@ -65,14 +65,13 @@ class Dialogue:
         # A pipe that nobody reads would fill and hang it. Closed by close().
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         try:
-            self._process = subprocess.Popen(
+            self._process = groups.start(
                 command,
                 cwd=folder,
                 env=environ,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._said,
-                start_new_session=True,  # what it starts ends with it
             )
         except OSError:
             self._said.close()
@@ -136,11 +135,7 @@ class Dialogue:
         return line
 
     def _ended(self, do: str) -> WorkerError:
-        try:
-            status = self._process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            status = self._process.returncode
+        status = groups.end(self._process, PATIENCE_S)
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
         self._said.seek(0)
         said = self._said.read().decode(errors="replace").splitlines()[-SHOWN_LINES:]
@@ -155,18 +150,13 @@ class Dialogue:
         assert self._process.stdout is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(PATIENCE_S)
-        self.kill()
+        groups.end(self._process, PATIENCE_S)
         self._process.stdout.close()
         self._said.close()
 
     def kill(self) -> None:
         """End the worker and what it started, at once; a no-op when it has ended."""
-        if self._process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        groups.end(self._process)
 
 
 def start_worker(name: str, environment: CommitEnvironment) -> Dialogue:
@@ -183,8 +173,10 @@ def start_worker(name: str, environment: CommitEnvironment) -> Dialogue:
     folder.mkdir(exist_ok=True)
     link = folder / "benchmarks"
     if not (link.is_symlink() and link.readlink() == commands.PROJECT / "benchmarks"):
-        link.unlink(missing_ok=True)
-        link.symlink_to(commands.PROJECT / "benchmarks")
+        made = folder / f"benchmarks-{os.getpid()}"  # another gate may be at the same
+        made.unlink(missing_ok=True)
+        made.symlink_to(commands.PROJECT / "benchmarks")
+        made.replace(link)
     # Read by benchmarks.runner.guard, which refuses a library from elsewhere.
     environ = commands.environ(
         ASV_ENV_DIR=str(environment.folder), ASV_ENV_TYPE="inherit", ASV_COMMIT=environment.commit

@@ -4,7 +4,8 @@ Compares a commit with itself and notes every verdict. Runs add up: what the res
 has of the same commit, device and method is kept, so that ten runs may be made in several
 sittings.
 
-0: so many runs were made, whatever came of them; 2: one could not be made.
+0: so many runs were made, whatever came of them; 2: one could not be made; 130: the user
+stopped it.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gate import builds, command, table, verdicts
+from benchmarks.gate import builds, command, statuses, table, verdicts
 from benchmarks.gate.rounds import Result
 from benchmarks.measure import FASTER, SLOWER
-from benchmarks.runner import commands, facts, machine
+from benchmarks.runner import commands, facts, groups, machine
 from benchmarks.runner.errors import RunnerError
 
 #: Verdicts that are wrong when a commit is compared with itself. The gate's status only
@@ -44,27 +45,35 @@ def main(arguments: Sequence[str] | None = None, repository: Path = commands.PRO
     """Do what the command line asks for; give the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        commit = builds.resolve(repository, options.commit)
-        path = options.output or _default_path(commit)
-        for number in range(options.times):
-            print(f"\nrun {number + 1} of {options.times}", flush=True)
-            begin = time.monotonic()
-            result = command.compare_commits(
-                repository, commit, commit, options.device, options.time_limit
-            )
-            print(table.as_text(result), flush=True)
-            whole = all(j.verdict in verdicts.MEASURED for j in result.judgements)
-            if result.failure or not whole:
-                raise RunnerError("this run could not measure everything; it is not counted")
-            add(path, describe(result, commit, time.monotonic() - begin))
+        with groups.termination_interrupts():
+            _count(options, repository)
+        return 0
     except RunnerError as error:
         print(f"error: {error}", file=sys.stderr)
-        return verdicts.COULD_NOT_MEASURE
+    except KeyboardInterrupt:
+        print("\ninterrupted; the runs that were done are kept", file=sys.stderr)
+        return statuses.INTERRUPTED
     except Exception:
         traceback.print_exc()
-        return verdicts.COULD_NOT_MEASURE
+    return statuses.COULD_NOT_MEASURE
+
+
+def _count(options: argparse.Namespace, repository: Path) -> None:
+    """Make the runs, add each to the file when it is done, and print what there is."""
+    commit = builds.resolve(repository, options.commit)
+    path = options.output or _default_path(commit)
+    for number in range(options.times):
+        print(f"\nrun {number + 1} of {options.times}", flush=True)
+        begin = time.monotonic()
+        result = command.compare_commits(
+            repository, commit, commit, options.device, options.time_limit
+        )
+        print(table.as_text(result), flush=True)
+        whole = all(j.verdict in verdicts.MEASURED for j in result.judgements)
+        if result.failure or not whole:
+            raise RunnerError("this run could not measure everything; it is not counted")
+        add(path, describe(result, commit, time.monotonic() - begin))
     print(f"\n{as_text(read(path)[0])}\nin {path}")
-    return 0
 
 
 def describe(result: Result, commit: str, seconds: float) -> dict[str, Any]:
@@ -109,7 +118,10 @@ def add(path: Path, run: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = (summary(runs), *runs)
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    path.write_text(text, encoding="utf-8")
+    # Two steps: who interrupts the first loses one run, and not the file.
+    written = path.with_name(f"{path.name}.new")
+    written.write_text(text, encoding="utf-8")
+    written.replace(path)
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -217,4 +229,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(statuses.guarded(lambda: main))

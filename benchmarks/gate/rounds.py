@@ -7,7 +7,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -167,13 +167,16 @@ def compare(
 def _workers(start: Starter) -> Iterator[dict[str, Dialogue]]:
     """Start both workers, and end them whatever happens."""
     workers: dict[str, Dialogue] = {}
-    try:
-        for side in SIDES:
-            workers[side] = start(side)
-        yield workers
-    finally:
-        for worker in workers.values():
-            worker.close()
+    with ExitStack() as ends:  # also the second one, when ending the first one is interrupted
+        try:
+            for side in SIDES:
+                workers[side] = start(side)
+                ends.callback(workers[side].close)
+            yield workers
+        except KeyboardInterrupt:
+            for worker in workers.values():
+                worker.kill()  # who interrupts does not wait for the end of a visit
+            raise
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import count
 from statistics import median
 
+from benchmarks.gate import statuses
 from benchmarks.gate.catalogue import Metric
 from benchmarks.measure import (
     CANNOT_TELL,
@@ -31,9 +32,6 @@ NOT_AVAILABLE, LOST, FAILED = "n/a", "lost", "failed"
 
 #: Verdicts that rest on samples of both commits.
 MEASURED = (FASTER, SLOWER, CANNOT_TELL)
-
-#: Exit statuses. Whatever goes wrong is :data:`COULD_NOT_MEASURE`, never one of the others.
-NOTHING_SLOWER, SOMETHING_SLOWER, COULD_NOT_MEASURE = 0, 1, 2
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,7 @@ def exit_status(judgements: Sequence[Judgement], failure: str = "") -> int:
     """
     verdicts = {judgement.verdict for judgement in judgements}
     if SLOWER in verdicts:
-        return SOMETHING_SLOWER
+        return statuses.SOMETHING_SLOWER
     if failure or verdicts & {FAILED, LOST} or not verdicts & set(MEASURED):
-        return COULD_NOT_MEASURE
-    return NOTHING_SLOWER
+        return statuses.COULD_NOT_MEASURE
+    return statuses.NOTHING_SLOWER
