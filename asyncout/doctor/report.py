@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from typing import Any
 
 from asyncout.doctor import units
@@ -285,12 +286,20 @@ def _advice(advice: Recommendation, source: str, validations: list[Validation]) 
         *(f"  {line}" for line in units.table(header, rows)),
         f"  MODELLED on the virtual device from {source}; Python's own time is not in it.",
     ]
-    for one in validations:
-        lines.append(
-            f"  the model's error for {one.metric}, where it was fitted from full results "
-            f"({one.machine} at {one.commit[:8]}): median {units.share(one.median_error)}, worst "
-            f"{units.share(one.worst_error)} of {one.predictions} predictions"
-        )
+    for (machine, commit), those in groupby(validations, lambda one: (one.machine, one.commit)):
+        origin = f"{machine} at {commit[:8]}"
+        lines.append(f"  the model's error where it was fitted from full results ({origin}):")
+        errors = [
+            (
+                one.metric,
+                units.share(one.median_error),
+                units.share(one.worst_error),
+                str(one.predictions),
+            )
+            for one in those
+        ]
+        table = units.table(("metric", "median", "worst", "predictions"), errors)
+        lines += [f"    {line}" for line in table]
     if not validations:
         lines.append("  the model's error is not known: no validation is there")
     return lines
