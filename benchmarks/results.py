@@ -174,8 +174,9 @@ def _newest(folder: Path, commit: str | None) -> list[Any]:
         if len(found := sorted({results.commit_hash for results in named})) > 1:
             raise ResultsError(f"{commit!r} may be any of {', '.join(found)}; give more digits")
         return named
-    newest = max((results.date for results in loaded), default=None)
-    return [results for results in loaded if results.date == newest]
+    # Of commits of one second one is as new as the other; never both as one run.
+    _, newest = max(((results.date, results.commit_hash) for results in loaded), default=(0, ""))
+    return [results for results in loaded if results.commit_hash == newest]
 
 
 def _load(path: Path) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from asv import util
 from asv.results import Results
 
-from benchmarks import noise
+from benchmarks import noise, results
 from benchmarks.noise import ABSOLUTE, DROP, RATIO, NoiseError
 from benchmarks.results import Gain
 
@@ -215,6 +215,12 @@ def test_runs_are_read_from_folders_or_from_commits_of_one(
     assert "may be any of 000" in capsys.readouterr().err
     assert noise.main([str(tmp_path / "alone-0")]) == 1
     assert "1 runs say nothing" in capsys.readouterr().err
+
+
+def test_commits_of_one_second_are_not_read_as_one_run(tmp_path: Path) -> None:
+    for commit in ("a" * 40, "b" * 40):
+        save(tmp_path, commit, 1.0)
+    assert [gain.commit for gain in results.read(tmp_path)] == ["b" * 40]
 
 
 #: What asv.conf.json has by hand: what has never run often enough to know its noise, and a row
