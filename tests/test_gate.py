@@ -525,6 +525,8 @@ def write_makefile(folder: Path, run: str) -> None:
 def run_make(
     folder: Path, arguments: list[str], environ: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
+    # Not a part of the make that may run the tests.
+    environ = {key: value for key, value in environ.items() if not key.startswith("MAKE")}
     make = ["make", "gate", *arguments]
     return subprocess.run(make, cwd=folder, env=environ, capture_output=True, text=True)
 
@@ -573,8 +575,11 @@ def terminations(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None
         raise AssertionError("the gate did not take SIGTERM")
 
     before = signal.signal(signal.SIGTERM, not_taken)
+    # A shell's background job, which the tests may be, ignores this one.
+    interrupts = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield not_taken
     signal.signal(signal.SIGTERM, before)
+    signal.signal(signal.SIGINT, interrupts)
 
 
 def test_a_terminated_gate_ends_its_workers_and_what_they_started(
