@@ -137,8 +137,14 @@ class Browser:
         return self._post("/execute/sync", {"script": script, "args": list(arguments)})
 
     def wait(self, script: str, *arguments: Any) -> Any:
-        """Wait until a script gives something true, and give it."""
-        return self.until(lambda: self.run(script, *arguments), script)
+        """Wait until a script gives something true, and for the next frame, and give it.
+
+        A page's own script may answer a change in the frame that follows it. Frame callbacks
+        run in the order in which they were asked for, so that answer comes before this one.
+        """
+        value = self.until(lambda: self.run(script, *arguments), script)
+        self.run("return new Promise(done => requestAnimationFrame(() => done(true)))")
+        return value
 
     def until(self, look: Callable[[], Any], what: str) -> Any:
         """Wait until a look gives something true, and give it."""
