@@ -138,14 +138,19 @@ ORIGINAL_LEVELS = ("dual", "pinned", "block", "per_tensor")
 #: Question 6: what goes on beside an output's copy.
 OFFLOADS = ("decode R=256 K=20", "pooling 256 x 4096 fp32")
 
-#: Question 5: outputs that are constructed and read.
+#: Question 5: outputs that are constructed and read. Masks at the sizes for which an engine's
+#: unpacking was reported to take 17 ms (64) and 130 ms (512): vLLM's issue 54901.
 OUTPUTS = (
     "decode R=1 K=0",
     "decode R=256 K=20",
     "decode R=1024 K=0",
     "speculative R=1024 W=4 K=0",
+    "sampling masks R=64",
+    "sampling masks R=64, some wide",
     "sampling masks R=256",
     "sampling masks R=256, some wide",
+    "sampling masks R=512",
+    "sampling masks R=512, some wide",
     "prompt logprobs 16 x 1024",
 )
 OUTPUTS_QUICK = ("decode R=1 K=0", "decode R=256 K=20", "prompt logprobs 16 x 1024")

@@ -363,8 +363,11 @@ WORKLOADS: dict[str, Workload] = {
         _sampled("speculative R=1024 W=4 K=0", 1024, width=4),
         # vLLM's usual request asks for one prompt logprob beside the prompt's own token.
         _sampled("prompt logprobs 16 x 1024", 16, prompts=16, positions=1024),
-        _sampled("sampling masks R=256", 256, masks="narrow"),
-        _sampled("sampling masks R=256, some wide", 256, masks="wide"),
+        *(_sampled(f"sampling masks R={rows}", rows, masks="narrow") for rows in (64, 256, 512)),
+        *(
+            _sampled(f"sampling masks R={rows}, some wide", rows, masks="wide")
+            for rows in (64, 256, 512)
+        ),
         _sampled("routed experts 8192 x 60 x 8", 256, experts=(8192, 60, 8)),
         _pooled("pooling 256 x 4096 fp32", 256, 4096, torch.float32),
         _pooled("pooling 256 x 4096 bf16", 256, 4096, torch.bfloat16),
