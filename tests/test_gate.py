@@ -28,6 +28,8 @@ from benchmarks.planted import branch
 from benchmarks.planted.plants import LATE_WAKE_UP, SLOW_ENQUEUE
 from benchmarks.runner import commands
 
+pytestmark = pytest.mark.commands
+
 FAKE = Path(__file__).with_name("fake_worker.py")
 TWO = (
     Probe("output", "w", (Metric("enqueue", "w", 0.05), Metric("get", "w", 0.05, False))),

@@ -35,6 +35,8 @@ from benchmarks.pictures.look import PictureError
 from benchmarks.pictures.model import Curve
 from benchmarks.results import Gain, machines
 
+pytestmark = pytest.mark.commands
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
 

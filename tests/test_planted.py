@@ -15,6 +15,8 @@ from benchmarks.planted.flagged import PagesError
 from benchmarks.planted.plants import LATE_WAKE_UP, SLOW_ENQUEUE
 from benchmarks.runner import commands
 
+pytestmark = pytest.mark.commands
+
 START, UNCHANGED = PlantedCommit("a" * 40, None), PlantedCommit("b" * 40, None)
 SLOW, LATE = PlantedCommit("c" * 40, SLOW_ENQUEUE), PlantedCommit("d" * 40, LATE_WAKE_UP)
 COMMITS = [START, UNCHANGED, SLOW, LATE]

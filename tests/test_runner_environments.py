@@ -13,6 +13,8 @@ import pytest
 from benchmarks.runner import bootstrap, commands, inherit, requirements
 from benchmarks.runner.errors import SetupError
 
+pytestmark = pytest.mark.commands
+
 PROJECT = commands.PROJECT
 
 
