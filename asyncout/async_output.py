@@ -79,7 +79,11 @@ class AsyncOutput(PendingOutput):
 
     Notes
     -----
-    The main stream is current afterwards, also after an error.
+    Whatever stream is current: results are read behind the main stream's work. A main stream
+    that was current is current afterwards, also after an error.
+
+    A tensor that is on the host already is copied at construction: what it holds has to have
+    arrived by then.
 
     The caller may drop its references to the device tensors at once: the output
     keeps what it copies, also when it is itself dropped unread. Work on the main

@@ -101,7 +101,7 @@ class CopyPath:
         self.is_capturing: Callable[[], bool] = runtime.is_capturing
         # A worker makes its stream wait for a point that the constructor marks.
         follows = dual and self.worker is None
-        transfer = transfer_for(policy, runtime, main if follows else None, self.stream)
+        transfer = transfer_for(policy, runtime, main, self.stream, follows)
         waiter = waiter_for(policy, runtime, main.device)
         self._to_stream = runtime.switch(self.stream)
         self._to_main = runtime.switch(main)

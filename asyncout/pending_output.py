@@ -67,6 +67,9 @@ class PendingOutput(AsyncModelRunnerOutput):
             _check_devices(path, sources, tensors)
         if inflight.kept:
             inflight.release_passed()
+        if path.worker is not None:
+            # The worker comes later, and the caller may write to its host tensors at once.
+            tensors = [tensor.clone() if tensor.is_cpu else tensor for tensor in tensors]
         landing = path.prepare(tensors)
         # Another stream reads the sources: without a reference the allocator would
         # give their memory to the main stream's next kernel.

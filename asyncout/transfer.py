@@ -49,7 +49,7 @@ class Transfer(Protocol):
         Whether copies run on a stream of their own choice, with an event behind them.
         Else they run on the current stream, which then has to be the right one.
     prepare : callable
-        Makes room for sources. Called while the main stream is current.
+        Makes room for sources, and packs on the main stream what has to be.
     """
 
     is_batch: bool
@@ -104,21 +104,23 @@ class BatchedTransfer:
     Parameters
     ----------
     runtime : Runtime
-    main : Stream or None
-        Whose work the copies wait for; None where they run behind it anyway.
-    copy : Stream
-        On which copies are enqueued, whatever stream is current.
+    main, copy : Stream
+        Where sources are computed, and where copies are enqueued, whatever stream is current.
     pinned : bool
+    follows : bool
+        Whether the copies have to be told to wait for the work of `main`.
     """
 
     is_batch = True
 
-    def __init__(self, runtime: Runtime, main: Any, copy: Any, pinned: bool) -> None:
+    def __init__(
+        self, runtime: Runtime, main: Any, copy: Any, pinned: bool, follows: bool = True
+    ) -> None:
         self.pool = BlockPool(runtime, pinned)
-        submit = runtime.submitter(main, copy)
+        submit = runtime.submitter(main if follows else None, copy)
         self.lane = submit.lane
         self.prepare: Callable[[list[torch.Tensor]], Landing] = partial(
-            _BlockLanding, self.pool, submit
+            _BlockLanding, self.pool, submit, runtime.switch(main)
         )
         if submit.lane is not None:
             # Compiled, for what a copy engine can read as it is; any other step falls back.
@@ -134,12 +136,20 @@ class _BlockLanding:
 
     __slots__ = ("_forms", "_lease", "_offsets", "_on_host", "_sizes", "_sources", "_submit")
 
-    def __init__(self, pool: BlockPool, submit: Submit, sources: list[torch.Tensor]) -> None:
+    def __init__(
+        self,
+        pool: BlockPool,
+        submit: Submit,
+        to_main: Callable[[], None],
+        sources: list[torch.Tensor],
+    ) -> None:
         self._submit = submit
         # Copies of sources that were on the host, by their place; None while all need the device.
         self._on_host: dict[int, torch.Tensor] | None = None
         self._sizes, self._offsets, end, are_plain = lay_out(sources, ALIGNMENT)
         if not are_plain:
+            # The copies wait for the main stream alone: a kernel elsewhere would be read too soon.
+            to_main()
             sources = [s.resolve_conj().resolve_neg().contiguous() for s in sources]
             self._on_host = {}
         self._sources = sources
@@ -252,12 +262,15 @@ def async_copy_to_np(tensor: torch.Tensor) -> np.ndarray:
     return array
 
 
-def transfer_for(policy: CopyPolicy, runtime: Runtime, main: Any, copy: Any) -> Transfer:
-    """Choose the transfer of a policy, for copies on `copy` behind `main` (None: behind nothing).
+def transfer_for(
+    policy: CopyPolicy, runtime: Runtime, main: Any, copy: Any, follows: bool
+) -> Transfer:
+    """Choose the transfer of a policy, for copies on `copy` of what is computed on `main`.
 
-    Copies one by one are put behind the main stream by whoever makes their stream current.
+    With `follows`, copies in a batch are told to wait for the work of `main`. Copies one by one
+    are put behind it by whoever makes their stream current.
     """
     pinned = policy.memory == "pinned"
     if policy.copies == "batched":
-        return BatchedTransfer(runtime, main, copy, pinned)
+        return BatchedTransfer(runtime, main, copy, pinned, follows)
     return PerTensorTransfer(copy_to_pinned if pinned else copy_to_pageable)

@@ -199,6 +199,18 @@ def test_a_host_tensor_of_the_caller_may_be_written_to_at_once(box: Box) -> None
     assert output.get_output().sampled_token_ids == [[1, 2], [3]]
 
 
+@pytest.mark.guards("asyncout/transfer.py", "to_main()")
+@pytest.mark.parametrize("policy", [CopyPolicy(), ORIGINAL], ids=["default", "original"])
+def test_a_strided_source_is_read_behind_the_main_stream_whatever_stream_is_current(
+    box: Box, policy: CopyPolicy
+) -> None:
+    strided = box.computed([[1, 3], [2, 4]], torch.int64).t()
+    sampled, counts = SamplerOutput(sampled_token_ids=strided), box.computed([2, 2])
+    box.vm.set_stream(box.vm.stream())
+    output = AsyncOutput(box.runner_output(2), sampled, counts, box.main, box.copy, policy=policy)
+    assert output.get_output().sampled_token_ids == [[1, 2], [3, 4]]
+
+
 def test_a_field_that_is_called_as_the_counts_are_is_handed_on(box: Box) -> None:
     @dataclass
     class Counting(SamplerOutput):

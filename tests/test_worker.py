@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -9,9 +10,10 @@ import threading
 from pathlib import Path
 
 import pytest
+import torch
 from steps import Box
 
-from asyncout import CopyPolicy, OutputTimeoutError, pending_output
+from asyncout import AsyncOutput, CopyPolicy, OutputTimeoutError, SamplerOutput, pending_output
 from asyncout.worker import Handover, ThreadWorker
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -181,6 +183,19 @@ def slow(box: Box, monkeypatch: pytest.MonkeyPatch) -> SlowWorker:
     worker = SlowWorker(box.vm.stream())
     monkeypatch.setattr(box.vm, "worker", lambda device: worker)
     return worker
+
+
+@pytest.mark.parametrize("copies", ["batched", "per_tensor"])
+def test_a_host_tensor_may_be_written_to_before_the_worker_comes(
+    box: Box, slow: SlowWorker, copies: str
+) -> None:
+    counts = torch.tensor([2, 1], dtype=torch.int32)
+    sampled = SamplerOutput(sampled_token_ids=box.computed([[1, 2], [3, 4]], torch.int64))
+    policy = dataclasses.replace(THREAD, copies=copies)
+    output = AsyncOutput(box.runner_output(2), sampled, counts, box.main, box.copy, policy=policy)
+    counts.zero_()
+    slow.jobs.pop()(None)
+    assert output.get_output().sampled_token_ids == [[1, 2], [3]]
 
 
 def test_what_is_not_enqueued_yet_is_not_ready_and_times_out(box: Box, slow: SlowWorker) -> None:
