@@ -98,6 +98,9 @@ class AsyncOutput(PendingOutput):
     _fault_monitor: FaultMonitor | None = None
     _raise_on_nans: bool | None = None
 
+    #: Whose NaNs are counted, as named at construction: an engine may use the list again.
+    _counted: tuple[str, ...] = ()
+
     #: Place of the first tensor that is handed on, and, by its source's name, behind the last.
     _first = 0
     _ends: dict[str, int] | None = None
@@ -123,6 +126,8 @@ class AsyncOutput(PendingOutput):
         if path.plain is not None and pending_aux_output is None and not check_ep_fault:
             try:
                 if path.plain(self, model_runner_output, sampler_output, num_sampled_tokens):
+                    if getattr(sampler_output, "num_nans", None) is not None:
+                        self._counted = tuple(model_runner_output.req_ids)
                     return
             except BaseException:
                 self._leave_behind()
@@ -135,6 +140,7 @@ class AsyncOutput(PendingOutput):
         }
         if (nans := getattr(sampler_output, "num_nans", None)) is not None:
             sources["num_nans"] = nans
+            self._counted = tuple(model_runner_output.req_ids)
         if check_ep_fault:
             self._fault_monitor = _require(fault_monitor)
             sources["fault flag"] = self._fault_monitor.query_fault()
@@ -158,10 +164,9 @@ class AsyncOutput(PendingOutput):
         # Before the wait, in the device's shadow: whatever needs no contents.
         landing, sources = self._landing(), self._kept[0]
         output = self._model_runner_output
-        req_ids = output.req_ids
         ids, counts = landing.part(0), landing.part(1)
         nans = landing.part(2) if "num_nans" in sources else None
-        no_nans = {} if nans is None else dict.fromkeys(req_ids, 0)
+        no_nans = {} if nans is None else dict.fromkeys(self._counted, 0)
         flag = None
         if self._fault_monitor is not None:
             flag = landing.part(2 if nans is None else 3)
@@ -185,7 +190,7 @@ class AsyncOutput(PendingOutput):
         if self._aux is not None:
             output.aux_output_connector_output = aux_result
         if nans is not None:
-            by_request = counts_by_request(req_ids, nans, no_nans)
+            by_request = counts_by_request(self._counted, nans, no_nans)
             output.num_nans_in_logits = by_request
             raises = RAISE_ON_NAN_LOGITS if self._raise_on_nans is None else self._raise_on_nans
             if raises and by_request is not no_nans:

@@ -517,6 +517,16 @@ def test_nan_logits_are_reported_for_the_requests_that_have_them_and_no_others(b
     assert runner.num_nans_in_logits == {"r0": 0, "r1": 4, "r2": 0}
 
 
+@pytest.mark.guards(
+    "asyncout/async_output.py", "self._counted = tuple(model_runner_output.req_ids)", nth=2
+)
+def test_nan_logits_keep_their_requests_while_the_engine_uses_the_list_again(box: Box) -> None:
+    runner = box.runner_output(3)
+    output = box.output([[1], [2], [3]], runner_output=runner, nans=[0, 7, 0])
+    runner.req_ids[:] = ["r2", "new"]  # compacted in place: r1 has finished
+    assert output.get_output().num_nans_in_logits == {"r0": 0, "r1": 7, "r2": 0}
+
+
 def test_nan_logits_are_only_noted_by_default(box: Box) -> None:
     assert box.output([[1]], nans=[4]).get_output().num_nans_in_logits == {"r0": 4}
 

@@ -441,6 +441,18 @@ def test_an_unusual_part_is_left_to_the_twin(here: Setting, part: torch.Tensor) 
     assert torch.equal(arrived, part.resolve_neg().resolve_conj())
 
 
+@pytest.mark.guards(
+    "asyncout/async_output.py", "self._counted = tuple(model_runner_output.req_ids)"
+)
+def test_a_plain_step_keeps_whose_nans_it_counts(here: Setting) -> None:
+    here.warm()
+    runner = runner_output(2)
+    ids, nans = torch.tensor([[1], [2]]), here.tensor([0, 7])
+    output = here.output(SamplerOutput(ids, num_nans=nans), runner=runner)
+    runner.req_ids[:] = ["new", "r0"]
+    assert output.get_output().num_nans_in_logits == {"r0": 0, "r1": 7}
+
+
 def test_no_requests_are_left_to_the_twin(here: Setting) -> None:
     asked = here.warm()
     output = here.output(
