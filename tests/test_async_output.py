@@ -199,7 +199,7 @@ def test_a_host_tensor_of_the_caller_may_be_written_to_at_once(box: Box) -> None
     assert output.get_output().sampled_token_ids == [[1, 2], [3]]
 
 
-@pytest.mark.guards("asyncout/transfer.py", "to_main()")
+@pytest.mark.guards("asyncout/transfer.py", "to_main()", only="default")
 @pytest.mark.parametrize("policy", [CopyPolicy(), ORIGINAL], ids=["default", "original"])
 def test_a_strided_source_is_read_behind_the_main_stream_whatever_stream_is_current(
     box: Box, policy: CopyPolicy

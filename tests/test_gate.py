@@ -527,8 +527,10 @@ def write_makefile(folder: Path, run: str) -> None:
 def run_make(
     folder: Path, arguments: list[str], environ: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    # Not a part of the make that may run the tests.
-    environ = {key: value for key, value in environ.items() if not key.startswith("MAKE")}
+    # Not a part of the make that may run the tests: that exports its ARGS as well.
+    environ = {
+        key: value for key, value in environ.items() if not key.startswith("MAKE") and key != "ARGS"
+    }
     make = ["make", "gate", *arguments]
     return subprocess.run(make, cwd=folder, env=environ, capture_output=True, text=True)
 
