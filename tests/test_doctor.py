@@ -34,8 +34,6 @@ from benchmarks import names
 from benchmarks.devices import virtual_device
 from benchmarks.workloads import WORKLOADS
 
-pytestmark = pytest.mark.commands
-
 #: Most that a recovered cost may differ from the one it was made with: sums of floats only.
 RECOVERED = 1e-6
 
