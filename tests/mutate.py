@@ -13,6 +13,7 @@ check under a minute.
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import pickle
@@ -25,7 +26,12 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import pytest
-import torch  # noqa: F401  imported before the forks, which inherit it
+import torch  # imported before the forks, which inherit it
+
+if torch.distributed.is_available():
+    # torch loads this, and sympy with it, at the first operation that a tensor subclass such as
+    # the virtual device's sees: in each fork anew unless it is there before.
+    import torch.distributed.tensor
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -137,6 +143,7 @@ def main() -> int:
         print("no test is marked with guards")
         return 1
     broken = 0
+    gc.freeze()  # pytest collects garbage in each fork, which need not walk what was inherited
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         tree.mkdir()
