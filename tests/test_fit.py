@@ -28,6 +28,8 @@ from benchmarks.fit.validating import (
 from benchmarks.grids import factorial, library, memory, streams, waits
 from benchmarks.results import Gain, ResultsError
 
+pytestmark = pytest.mark.commands
+
 ROOT = Path(__file__).resolve().parent.parent
 MACHINE = "h200-pcie5-vm16"
 FITTED = f"{MACHINE}-fitted"
